@@ -136,7 +136,7 @@ std::string Quietness(const std::vector<Work>& works, const std::vector<Operator
   return text + ".";
 }
 
-// Of all samples of works that no engine runs; slow works have three, and a call to warm up.
+// All samples of works that no engine runs: slow works have three, and a call to warm up.
 double SecondsOfDefinition(const std::vector<Work>& works, const BenchOptions& options) {
   double seconds = 0;
   for (const Work& work : works) {

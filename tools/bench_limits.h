@@ -34,7 +34,7 @@ class Limits {
   void Sample();
 
   Bound BoundOf(const Work& work) const;
-  // The same for its bytes alone: how long they take to come and go.
+  // How long its bytes alone take to come and go.
   Bound MemoryBound(const Work& work) const;
 
   // How long a call takes that passes over so many bytes, in all.

@@ -8,7 +8,7 @@ namespace {
 using report::Cell;
 using report::Table;
 
-// A causal mask leaves T^2 / 2 pairs. Of these half are within (1 - sqrt(1/2)) T tokens.
+// A causal mask leaves T^2 / 2 pairs. Half of these are within (1 - sqrt(1/2)) T tokens.
 constexpr double kHalf = 0.29289321881345254;
 
 const Work* Find(const std::vector<Work>& works, const std::string& name, std::int64_t d,

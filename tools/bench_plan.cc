@@ -52,7 +52,7 @@ Dims MakeDims(std::int64_t tokens, std::int64_t heads, std::int64_t d) {
   return dims;
 }
 
-// Of one memory.
+// Bytes of one memory.
 double StateBytes(const Recipe& recipe, std::int64_t d) {
   Dims dims = MakeDims(1, 1, d);
   dims.hidden = recipe.function.expansion * d;

@@ -57,7 +57,7 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   if (setting_.slots) {
     MixSlots(memory);
   } else if (setting_.decoder) {
-    decoder_memory_ = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims, DecoderSetting()));
+    memory_.decoder = memory.Bytes("decoder", Decoder::Bytes(*layer_, dims, DecoderSetting()));
   } else if (setting_.pairs > 0) {
     KeepPairs(memory);
   } else if (!KeepsPairs(recipe) && recipe.reading.causal) {
@@ -72,9 +72,9 @@ Work::Work(std::string name, const Recipe& recipe, Setting setting, Executor& ex
   if (setting_.doing == Doing::kForwardBackward) {
     gradients_ = memory.Gradients(inputs_);
     scratch = std::max(scratch, layer_->BackwardScratchBytes(dims, setting_.threads));
-    saved_ = memory.Bytes("saved", layer_->SavedBytes(dims));
+    memory_.saved = memory.Bytes("saved", layer_->SavedBytes(dims));
   }
-  scratch_ = memory.Bytes("scratch", scratch);
+  memory_.scratch = memory.Bytes("scratch", scratch);
   FindDemand();
 }
 
@@ -116,12 +116,12 @@ void Work::KeepPairs(BenchMemory& memory) {
   for (double& number : drawn) number = random.Normal();
   for (const StateSpec& spec : layer_->requirements().state) {
     const bool of_pairs = spec.role == EntryRole::kPairs;
-    const DType dtype = spec.counts ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
+    const DType dtype = spec.counts() ? DType::kInt64 : of_pairs ? setting_.dtype : DType::kFloat32;
     const Shape shape = StateShape(spec, layer_->recipe(), setting_.dims, setting_.pairs);
     const TensorView view = memory.Take(spec.name, dtype, shape);
     // Memory that nobody has written may be one page of zeros, and keys that are all alike
     // singular.
-    for (std::int64_t i = 0; !spec.counts && i < shape.elements(); ++i) {
+    for (std::int64_t i = 0; !spec.counts() && i < shape.elements(); ++i) {
       StoreElement(view.data(), dtype, i, drawn[static_cast<std::size_t>(i % kDrawn)]);
     }
     state_.Bind(spec.name, view);
@@ -133,7 +133,7 @@ void Work::MixSlots(BenchMemory& memory) {
   Dims one = setting_.dims;
   one.batch = 1;
   const std::int64_t rows = setting_.dims.batch;
-  decoder_memory_ =
+  memory_.decoder =
       memory.Bytes("pool", static_cast<std::size_t>(rows) * StatePool::SlotBytes(*layer_, one));
   constexpr std::int64_t kApart = 37;  // prime to the number of rows, a power of two
   for (std::int64_t row = 0; row < rows; ++row) slots_.push_back(row * kApart % rows);
@@ -144,8 +144,9 @@ void Work::Run() {
     const TensorView length = state_.Get("state.length");
     std::fill_n(length.as<std::int64_t>(), length.shape().elements(), setting_.pairs - 1);
   }
-  const CallOptions options{
-      .executor = executor_, .scratch = scratch_, .bfloat16_products = setting_.bfloat16_products};
+  const CallOptions options{.executor = executor_,
+                            .scratch = memory_.scratch,
+                            .bfloat16_products = setting_.bfloat16_products};
   State fresh;
   State& state = state_.empty() ? fresh : state_;
   switch (setting_.doing) {
@@ -160,7 +161,8 @@ void Work::Run() {
       }
       break;
     case Doing::kForwardBackward: {
-      const CallOptions saving{.executor = executor_, .scratch = scratch_, .saved = saved_};
+      const CallOptions saving{
+          .executor = executor_, .scratch = memory_.scratch, .saved = memory_.saved};
       layer_->Forward(inputs_, state, outputs_, saving);
       layer_->Backward(inputs_, {}, outputs_.y, {}, gradients_, initial_gradient_, saving);
       break;
@@ -195,17 +197,17 @@ DecoderOptions Work::DecoderSetting() const {
 
 void Work::Restore() {
   if (setting_.slots) {
-    std::ranges::fill(decoder_memory_, std::byte{});
+    std::ranges::fill(memory_.decoder, std::byte{});
     Dims one = setting_.dims;
     one.batch = 1;
-    pool_.emplace(*layer_, one, setting_.dims.batch, DecoderOptions{.memory = decoder_memory_});
+    pool_.emplace(*layer_, one, setting_.dims.batch, DecoderOptions{.memory = memory_.decoder});
     return;
   }
   if (setting_.decoder) {
     // Others have used its memory since the last sample.
-    std::ranges::fill(decoder_memory_, std::byte{});
+    std::ranges::fill(memory_.decoder, std::byte{});
     DecoderOptions options = DecoderSetting();
-    options.memory = decoder_memory_;
+    options.memory = memory_.decoder;
     decoder_.emplace(*layer_, setting_.dims, options);
     decoder_->Start(layer_->InitialState(inputs_));
   }
@@ -278,13 +280,7 @@ double Work::Bytes() const {
   };
   add(outputs_.y);
   for (const State::Entry& entry : state_.entries()) add(entry.view);
-  return bytes + static_cast<double>(scratch_.size() + saved_.size() + decoder_memory_.size());
-}
-
-double Work::LeastSeconds() {
-  double least = Once(1);
-  for (int i = 0; i < 2; ++i) least = std::min(least, Once(1));
-  return least;
+  return bytes + static_cast<double>(memory_.bytes());
 }
 
 double Work::x() const {
@@ -307,7 +303,7 @@ Tensor Work::Answers(bool wide) const {
   State state;
   layer_->Forward(inputs, state, {.y = y.view(), .status = {}},
                   {.executor = executor_,
-                   .scratch = scratch_,
+                   .scratch = memory_.scratch,
                    .bfloat16_products = setting_.bfloat16_products});
   return y;
 }
@@ -319,7 +315,7 @@ bool HasDecoder(const Recipe& recipe, const Dims& dims) {
   const Layer layer(recipe);
   std::size_t state = 64;
   for (const StateSpec& spec : layer.requirements().state) {
-    const std::int64_t bytes = StateShape(spec, recipe, dims).elements() * (spec.counts ? 8 : 4);
+    const std::int64_t bytes = StateShape(spec, recipe, dims).elements() * (spec.counts() ? 8 : 4);
     state += static_cast<std::size_t>((bytes + 63) / 64 * 64);
   }
   return Decoder::Bytes(layer, dims) > state;

@@ -81,6 +81,13 @@ struct Setting {
   double reach = 0;
 };
 
+// What calls need beside their tensors.
+struct WorkMemory {
+  std::span<std::byte> scratch, saved, decoder;
+
+  std::size_t bytes() const { return scratch.size() + saved.size() + decoder.size(); }
+};
+
 class Work {
  public:
   Work(std::string name, const Recipe& recipe, Setting setting, Executor& executor,
@@ -98,14 +105,11 @@ class Work {
   const Demand& demand() const { return demand_; }
   double x() const;  // on the curve that `variant` names
 
-  // The shortest of a few calls, for a rough look.
-  double LeastSeconds();
-
   // Median over the samples that count, ns a token and memory.
   double Ns() const { return ns_.Median(); }
   double LeastNs() const { return ns_.Least(); }
   const Samples& samples() const { return ns_; }
-  // Of inputs, answers and gradients, the memory, and all that a call needs beside them.
+  // Inputs, answers, gradients, the memory, and all that a call needs beside them.
   double Bytes() const;
   // The smallest share, over the samples, of answers that are exact solutions; 1 where answers have
   // no status.
@@ -142,7 +146,7 @@ class Work {
   std::optional<Decoder> decoder_;  // where it holds the state
   std::optional<StatePool> pool_;   // or the pool
   std::vector<std::int64_t> slots_;
-  std::span<std::byte> scratch_, saved_, decoder_memory_;
+  WorkMemory memory_;
   Demand demand_;
   int count_ = 0;  // calls a sample
   Samples ns_;

@@ -32,9 +32,9 @@ class Option {
   Option ValueMayLack() const;
   // Given as often as there are values.
   Option Repeatable() const;
-  // Of a list: each use of the option takes one value, though --help shows that there may be more.
+  // A list takes one value a use of the option, though --help shows that there may be more.
   Option OneAtATime() const;
-  // Of a list: values may be separated by this character, too.
+  // A list's values may be separated by this character, too.
   Option Separator(char separator) const;
 
   bool given() const;

@@ -171,7 +171,7 @@ void Run(const DemoArguments& arguments) {
   run.quiet = arguments.quiet;
   page.sections.push_back(SectionOf(experiments::RunOnlineRegression({}, run)));
   page.sections.push_back(SectionOf(experiments::RunMqar({}, run)));
-  const fs::path trained = fs::path(arguments.out) / "mqar-trained.csv";
+  const fs::path trained = fs::path(arguments.out) / "mqar-trained.json";
   if (fs::exists(trained)) page.sections.push_back(TrainedSection(trained));
   page.sections.push_back(RecallSection(arguments));
   page.sections.push_back(ForecastSection(arguments));

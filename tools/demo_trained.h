@@ -7,8 +7,8 @@
 
 namespace ttr::tools {
 
-// From the table mqar-trained.csv that `python -m ttr.experiments mqar` writes. Throws ttr::Error
-// for another table.
-report::Section TrainedSection(const std::filesystem::path& csv);
+// From the chart mqar-trained.json that `python -m ttr.experiments mqar` writes. Throws ttr::Error
+// where it is no chart.
+report::Section TrainedSection(const std::filesystem::path& chart);
 
 }  // namespace ttr::tools

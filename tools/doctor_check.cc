@@ -51,7 +51,7 @@ std::vector<double> Eigenvalues(std::vector<double> a, std::size_t n) {
   return eigenvalues;
 }
 
-// Of one system, on a diagonal of ones.
+// Condition of one system, scaled to a diagonal of ones.
 double Condition(std::vector<double> a, std::size_t n) {
   std::vector<double> scale(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -66,8 +66,8 @@ double Condition(std::vector<double> a, std::size_t n) {
   return *low > 0 ? *high / *low : kInfinity;
 }
 
-// Of A + R of one memory; `states` is [B, H, D, D]. A fading ridge is part of A, and the 1 of an
-// affine key has none.
+// Condition of A + R of one memory; `states` is [B, H, D, D]. A fading ridge is part of A, and the
+// 1 of an affine key has none.
 double SystemCondition(const Recipe& recipe, const TensorView& states, std::int64_t b,
                        std::int64_t h) {
   const Optimizer& optimizer = recipe.optimizer;
@@ -111,7 +111,7 @@ double KernelOf(const Recipe& recipe, std::span<const double> a, std::span<const
   }
 }
 
-// Of k(K, K) + ridge I of one memory: keys of its pairs, or of its dictionary.
+// Condition of k(K, K) + ridge I of one memory: keys of its pairs, or of its dictionary.
 double KernelCondition(const Recipe& recipe, const State& state, std::int64_t pairs, std::int64_t b,
                        std::int64_t h) {
   const TensorView dictionary = state.Get("state.keys");

@@ -56,7 +56,7 @@ void AddCommon(Command command, Common& common, const std::string& default_seeds
   command.AddFlag("--quiet", common.quiet, "no progress and no notes");
 }
 
-// The smaller versions; options that are given count more.
+// The smaller versions of --quick; an option that is given stays.
 void MakeQuick(OnlineRegressionOptions& o) { o.others = false; }
 void MakeQuick(MqarStudyOptions& o) {
   o.tokens = {256, 512, 1024};
@@ -74,7 +74,7 @@ void MakeQuick(DialsOptions& o) {
   o.passes = {1, 4, 16};
 }
 
-// One option of the command a field.
+// An option of the command for a field.
 Option AddField(Command command, const OptionField& field) {
   return std::visit(
       [&](auto* value) {
@@ -125,7 +125,7 @@ void Print(const StudyResult& result) {
   fmt::print("\nmade again by: {}\n", result.command);
 }
 
-// What a study reads beside its options are texts and tables.
+// A study reads texts and tables beside its options.
 void CheckFiles(const std::string& study, const OptionFields& fields, const std::string& out) {
   Files files("experiment");
   for (const OptionField& field : fields) {

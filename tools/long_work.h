@@ -24,7 +24,7 @@ inline constexpr double kLongSeconds = 5;
 // its rate is between .3 and 2 GFLOP/s, by recipe and machine.
 double DefinitionSeconds(double flops);
 
-// The same for a call of these sizes, whose memories are spread over `threads`.
+// Seconds of a call of these sizes, whose memories are spread over `threads`.
 double DefinitionSeconds(const Recipe& recipe, const Dims& dims, int threads);
 
 // "40 s", "3 min", "7 h", "12 days": as much as an estimate is good for.

@@ -47,7 +47,7 @@ def is_exact(name):
 
 
 def forward_errors(problem, ttr, calls):
-    """Of ttr and every peer; and what an exact one may have."""
+    """Errors of ttr and every peer, and what an exact one may have."""
     want, condition = direct(problem)
     errors = {"ttr": common.error(ttr.apply(problem), want)}
     for name, (run, tokens) in calls.items():

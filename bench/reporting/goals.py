@@ -67,7 +67,7 @@ def goals(bench, avx2):
 
 
 def least_squares_goals(bench, forward, gradients):
-    """Of least squares; `forward` and `gradients` are the rows of the peers."""
+    """Goals of least squares; `forward` and `gradients` are the rows of the peers."""
     found = Goals()
     cell = lambda layer, d, column: bench.cell("least_squares", layer, d, column)
     for layer in EXACT:

@@ -5,15 +5,14 @@
 ///
 /// kZoology (Arora et al. 2023, arXiv 2312.04927). Token 0 is the filler, cues are 1 .. V/2 - 1,
 ///   responses V/2 .. V - 1. P cues and P responses are drawn without replacement and matched. The
-///   context k_0 v_0 k_1 v_1 ... is written `passes` times: C = 2 P passes tokens. Of the (T - C)/2
-///   slots that remain, P are drawn one after the other without replacement with
+///   context k_0 v_0 k_1 v_1 ... is written `passes` times: C = 2 P passes tokens. Then P of
+///   the (T - C)/2 slots that remain are drawn one after the other without replacement with
 ///   p[s] proportional to (s+1)^(slot_exponent - 1); cue j stands once more at C + 2 slot[j], and
 ///   the label of that position is its response. The answer itself is never written. All other
 ///   positions hold the filler, or random tokens of the whole vocabulary. T even, T >= C + 2 P.
 ///
 /// kWithReplacement (the paper). T/2 pairs drawn with replacement from the P pairs, then one cue
-/// out
-///   of those seen, each seen cue equally probable: T + 1 tokens, T even.
+///   out of those seen, each seen cue equally probable: T + 1 tokens, T even.
 ///
 /// kBalanced. `passes` times over all pairs, each time in a new random order, then one cue:
 ///   2 P passes + 1 tokens. T is not used.

@@ -16,8 +16,8 @@ struct RandomInputs {
 };
 
 /// Every input that `recipe` takes, the optional ones too if `optional_ones`. Keys have entries of
-/// variance 1 / Dk, decays lie between .5 and 1, step sizes and gates between 0 and 1. The same
-/// (seed, recipe, dims) gives the same numbers, rounded to `dtype`.
+/// variance 1 / Dk, decays lie between .5 and 1, step sizes and gates between 0 and 1. Equal
+/// (seed, recipe, dims) give equal numbers, rounded to `dtype`.
 RandomInputs MakeRandomInputs(const Recipe& recipe, const Dims& dims, DType dtype,
                               std::uint64_t seed, bool optional_ones = false);
 

@@ -51,8 +51,8 @@ class BandwidthSelector {
   /// Deviations of the candidates over the rule's.
   static constexpr std::array<double, 7> kRatios = {1, .5, 2, .25, 4, .125, 8};
 
-  /// Of a recipe that ReadsWithAnyBandwidth(), for keys of so many channels; `decay` in (0, 1], of
-  /// the errors' weights.
+  /// Selects for a recipe that ReadsWithAnyBandwidth() and keys of so many channels; errors weigh
+  /// less by `decay`, in (0, 1], a row.
   BandwidthSelector(const Recipe& recipe, std::int64_t channels, double decay);
 
   /// A key that is memorized.

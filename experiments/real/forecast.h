@@ -85,7 +85,8 @@ class ForecastRun {
   Forecasts Ahead();
 
   std::vector<ForecastErrors> Errors() const;
-  /// Of every method; none where it is no least-squares memory. O((lags C)^3) each.
+  /// How well every method is determined; none where it is no least-squares memory. O((lags C)^3)
+  /// each.
   std::vector<std::optional<FitQuality>> Qualities() const;
   /// The bandwidth in use of every method; none where none is selected.
   std::vector<std::optional<double>> Bandwidths() const;

@@ -56,7 +56,7 @@ class Writer {
   std::vector<std::string> header_;
 };
 
-// Keeps the last rows only; now and then, as cutting costs the length of what is kept.
+// Keeps the last rows only. It cuts now and then, for a cut costs as much as what is kept.
 void Cut(ForecastTail& tail, std::size_t most) {
   if (tail.values.size() <= most) return;
   const auto gone = static_cast<std::ptrdiff_t>(tail.values.size() - ForecastTail::kRows);

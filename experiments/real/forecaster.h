@@ -83,7 +83,7 @@ class Forecaster {
   bool Ahead(std::span<double> forecasts, std::span<double> margins);
 
   const AssociativeMemory& memory() const { return memory_; }
-  /// Of every column; empty without intervals.
+  /// Errors so far of every column; empty without intervals.
   const std::vector<Residuals>& residuals() const { return residuals_; }
   /// None where the memory carries no Gram matrix. O((lags C)^3).
   std::optional<FitQuality> Quality() const;

@@ -9,8 +9,8 @@
 namespace ttr::experiments {
 namespace {
 
-// How much longer than the running mean a window counts at the most: one spike of 10^6 would leave
-// all keys of the next 100 lags too short to be told apart.
+// A window counts as this many running means at the most: one spike of 10^6 would leave all keys of
+// the next 100 lags too short to be told apart.
 constexpr double kMostGrowth = 10;
 
 // |x| without overflow or underflow on the way.
@@ -49,7 +49,7 @@ std::span<const double> LagWindow::latest() const {
 }
 
 double LagWindow::Mean(std::int64_t column) const {
-  // Around the latest value, so that equal values have exactly that mean.
+  // The sum is taken around the latest value, so that equal values have exactly that mean.
   const double origin = At(0, column);
   double sum = 0;
   for (std::int64_t age = 0; age < rows_; ++age) sum += At(age, column) - origin;
@@ -76,7 +76,7 @@ void LagWindow::MakeKey(LagKey& key) {
       greatest = std::max(greatest, std::abs(At(age, c)));
     }
     double length = Length(column);
-    // What is left of equal numbers by rounding is no movement.
+    // Equal numbers leave rounding errors, which are no movement.
     const double rounding = 4 * std::numeric_limits<double>::epsilon() * greatest *
                             std::sqrt(static_cast<double>(lags_));
     if (length <= rounding) {

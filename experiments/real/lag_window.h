@@ -7,10 +7,10 @@
 ///
 ///     w_ic = (x_ic - m_c) / u_c,    s = max(|w|, r),    key = w / s       so that |key| <= 1
 ///
-/// u_c is the length of the first window of the column that is not flat, fixed from then on (one
-/// column alone does not feel it). The value that is memorized with the key lies in the same units,
-/// (x_c - m_c) / (u_c s), so a shift of a column, or a factor, changes keys and values in nothing
-/// but rounding, and forecasts m_c + u_c s y_c exactly as the data. Key and value divided by one
+/// u_c is the length of the first window of the column that is not flat, fixed from then on (it
+/// cancels where there is one column). The value that is memorized with the key lies in these
+/// units, (x_c - m_c) / (u_c s), so a shift or a factor of a column changes keys and values by
+/// rounding alone, and forecasts m_c + u_c s y_c follow the data. Key and value divided by one
 /// number are the same linear relation, so a scale that moves does not disturb a linear memory.
 ///
 /// Units::kRaw: keys and values are the data themselves.

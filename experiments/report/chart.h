@@ -9,7 +9,7 @@
 //
 // Colours are Okabe and Ito's, told apart by the colour-blind, and each series has a dash pattern
 // and a marker of its own besides. The SVG has no background and carries a style for dark pages.
-// The same chart gives the same bytes.
+// A chart gives the same bytes every time.
 //
 // Errors: ttr::Error when the description has no meaning; ttr::SystemError when gnuplot is missing
 // or fails, or a file cannot be written.

@@ -99,12 +99,6 @@ void Progress::Advance(std::int64_t steps) {
   if (shown_) Draw(terminal_ && done_ == total_);
 }
 
-void Progress::SetLabel(std::string label) {
-  const std::lock_guard lock(mutex_);
-  label_ = std::move(label);
-  if (shown_) Draw(false);
-}
-
 void Progress::Clear() {
   const std::lock_guard lock(mutex_);
   if (drawn_) Put(file_, "\r\x1b[K");

@@ -31,7 +31,6 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void Advance(std::int64_t steps = 1);
-  void SetLabel(std::string label);
 
   // Wipes the line; further steps draw it again. Call it before printing something else.
   void Clear();

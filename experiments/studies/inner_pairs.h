@@ -18,14 +18,14 @@ struct PairStream {
   PairRows rows() const { return {key_dim, value_dim, k, v, q}; }
 };
 
-/// Word by word: the key is the vector of a word (embedding.h), the value that of the next. Of the
-/// first `limit` words and marks. Throws Error where the file has fewer than three.
+/// Word by word: the key is the vector of a word (embedding.h), the value that of the next. Reads
+/// the first `limit` words and marks. Throws Error where the file has fewer than three.
 PairStream PairsOfText(const std::string& path, std::int64_t dim, std::uint64_t seed,
                        std::int64_t limit);
 
 /// Row by row: the key is a window of `lags` rows of one column, the value the next row, both in
-/// the window's units (lag_window.h). A missing value is the last known one. Of the first `limit`
-/// rows. Throws Error where the table has fewer than lags + 2.
+/// the window's units (lag_window.h). A missing value is the last known one. Reads the first
+/// `limit` rows. Throws Error where the table has fewer than lags + 2.
 PairStream PairsOfSeries(const std::string& path, const std::string& column, std::int64_t lags,
                          std::int64_t limit);
 

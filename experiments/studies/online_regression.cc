@@ -117,7 +117,7 @@ Claim AllBelow(std::string what, const std::vector<std::pair<Sample, Sample>>& p
   return all;
 }
 
-// Of LocalFits(), whose degree 0 is followed by degree 1.
+// `fits` are those of LocalFits(): degree 0 is followed by degree 1.
 Claim SlopesHelp(const std::vector<LayerLoss>& fits) {
   std::vector<std::pair<Sample, Sample>> pairs;
   for (std::size_t f = 0; f + 1 < fits.size(); ++f) {

@@ -38,8 +38,8 @@ struct RegressionLayer {
   std::string recipe;  ///< empty: the naive forecaster, y_t = v_t
   ConstantGates gates{};
   int panel = 0;  ///< of the picture, from 1; 0: in the table only
-  /// Of the queries, in the place of the recipe's, where there are any: every token is forecast
-  /// with the one whose losses up to then sum up to the least (leave-one-out), of equals the first.
+  /// Scales of queries that replace the recipe's, where there are any: every token is forecast with
+  /// the one whose losses up to then have the least sum (leave-one-out), the first of equals.
   std::vector<double> scales{};
 };
 

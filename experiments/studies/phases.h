@@ -31,8 +31,8 @@ class RegressionRunner {
   std::vector<std::vector<StudyLayer>> layers_;
 };
 
-/// Of several forecasters' losses, at every token that of the one whose losses before it sum up to
-/// the least, of equals the first.
+/// The loss, at every token, of the forecaster whose losses before it have the least sum, the first
+/// of equals.
 std::vector<double> LossesOfTheBest(const std::vector<std::vector<double>>& losses);
 
 }  // namespace ttr::experiments

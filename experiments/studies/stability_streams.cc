@@ -82,7 +82,7 @@ Rows Draw(const StabilityOptions& o, Kind kind, std::uint64_t seed) {
   return rows;
 }
 
-// The same rows as tensors of a type.
+// Rows as tensors of a type.
 struct Tokens {
   Tokens(const Rows& rows, std::int64_t dim, DType dtype)
       : k(Tensor::Copy(View(rows.k, dim), dtype)), v(Tensor::Copy(View(rows.v, 1), dtype)) {}

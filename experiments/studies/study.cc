@@ -1,6 +1,5 @@
 #include "experiments/studies/study.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/atomic_file.h"
@@ -14,10 +13,6 @@ report::Table ClaimsTable(const std::vector<Claim>& claims) {
     table.AddRow({claim.what, claim.holds ? "holds" : "does not hold", claim.evidence});
   }
   return table;
-}
-
-bool AllHold(const std::vector<Claim>& claims) {
-  return std::all_of(claims.begin(), claims.end(), [](const Claim& c) { return c.holds; });
 }
 
 nlohmann::ordered_json ToJson(const StudyResult& result) {

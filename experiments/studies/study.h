@@ -60,7 +60,6 @@ struct StudyRun {
 
 /// One table of claims: what, holds or does not, evidence.
 report::Table ClaimsTable(const std::vector<Claim>& claims);
-bool AllHold(const std::vector<Claim>& claims);
 
 /// Everything, for machines: title, sentences, command, claims, tables with their meta.
 nlohmann::ordered_json ToJson(const StudyResult& result);

@@ -22,7 +22,7 @@
 ///
 /// Floating: float32, float64 or bfloat16, each by itself. Any strides but a contiguous last axis.
 /// Arithmetic in double where x is float64, else in float. NaN and infinities stay in their row.
-/// The same bits for any number of threads.
+/// Bits do not depend on the number of threads.
 ///
 /// Gradients: `dy` is that of y; those of `gradients` that are defined are written (dw and db
 /// summed over all rows), shaped as what they belong to. Where a map has a corner (ReLU at 0) its

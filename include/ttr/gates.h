@@ -25,7 +25,7 @@
 /// Parameters [H] serve all of a head; [H, D] go with [B, T, H, D] alone. Floating: float32,
 /// float64 or bfloat16, each by itself. Any strides but a contiguous last axis. Arithmetic in
 /// double where x (of SkipGate: y) is float64, else in float; the argument of softplus is rounded
-/// to that. A log decay is never above 0. NaN stays with its number. The same bits for any number
+/// to that. A log decay is never above 0. NaN stays with its number. Bits are equal for any number
 /// of threads.
 ///
 /// Gradients: those of `gradients` that are defined are written, shaped as what they belong to

@@ -117,28 +117,34 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe);
 
 /// What an entry of a state is to those who handle states of any recipe.
 enum class EntryRole : std::uint8_t {
-  kMemory,      ///< numbers that every token changes
+  kMemory,  ///< numbers that every token changes
+  /// The matrix of a memory that rank-one steps write; may be bfloat16 or float16. A call works on
+  /// a copy in float32 and rounds it at its end; a Decoder rounds every few tokens.
+  kWrittenMatrix,
+  kParameters,  ///< of a network, which all sequences may share
+  kMiniBatch,   ///< of the mini-batch so far, which means nothing without kPosition
   kMaximum,     ///< a running maximum: minus infinity where nothing has been memorized
-  kPairs,       ///< a row for every pair, as its token gave it
+  kPairs,       ///< a row for every pair, as its token gave it; may be bfloat16
   kPairWeight,  ///< a number for every pair, which later tokens change
-  kPairCount,   ///< how many rows hold pairs
+  // Whole numbers from here on.
+  kPairCount,  ///< how many rows hold pairs
+  kKeyCount,   ///< how many rows of a dictionary hold keys
+  kPosition,   ///< tokens so far, of the mini-batch where there is one
 };
 
 struct StateSpec {
   std::string name;  ///< "state", "state.n", ...
   std::vector<Axis> shape;
   std::string_view meaning;
-  bool counts = false;  ///< whole numbers (state.length, state.position): int64
-  bool narrow = false;  ///< may be bfloat16, too (state.k, state.v)
-  /// May be bfloat16 or float16, too: the matrix of a memory that rank-one steps write. A call
-  /// works on a copy in float32 and rounds it at its end; a Decoder rounds every few tokens.
-  bool rounded = false;
   EntryRole role = EntryRole::kMemory;
+
+  /// Whole numbers (state.length, state.position): int64?
+  bool counts() const { return role >= EntryRole::kPairCount; }
 };
 
 /// What a recipe's memory consists of. Empty where nothing can be carried (not causal).
 /// A memory that keeps its pairs has an axis kPairs, of S rows: `state.length` of them hold pairs,
-/// oldest first, what follows is room for more. Of a window only the latest count; it uses no more
+/// oldest first, what follows is room for more. A window counts only the latest; it uses no more
 /// than twice as many rows, and moves them to the front when these are full.
 std::vector<StateSpec> StateSpecs(const Recipe& recipe);
 

@@ -7,7 +7,7 @@
 /// Whole = split anywhere = token by token, to rounding: `state` carries everything
 /// (ZooLayer.WholeIsSplitIsStep in tests/layer/zoo_test.cc).
 ///
-/// The same bits, on one machine and SIMD target:
+/// When bits are the same, on one machine and SIMD target:
 ///
 /// | whatever                               | forward   | Backward               | held by |
 /// |----------------------------------------|-----------|------------------------|---------|

@@ -23,7 +23,7 @@
 /// Any strides but a contiguous last axis, of the state any at all: a cache [B, C, R] that has the
 /// inputs of a channel side by side is a view [B, R, H, D] of strides C R, 1, D R, R. Arithmetic in
 /// double where x is float64, else in float, always in the order of j: whole = split anywhere =
-/// token by token, bit for bit (a state narrower than x rounds). The same bits for any number of
+/// token by token, bit for bit (a state narrower than x rounds). Bits are equal for any number of
 /// threads. NaN stays with its channel and the W tokens that see it. A weight that lies as
 /// [H, W, D] in memory (a view with stride 1 along D) in the arithmetic's type is used where it
 /// lies; any other is transposed once a task.

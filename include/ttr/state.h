@@ -12,9 +12,9 @@ namespace ttr {
 
 /// The tensors of StateSpecs(), by name: float32 or float64, counts int64; kept pairs (state.k,
 /// state.v) may be bfloat16, and are then rounded as they are written; the matrix of a memory that
-/// rank-one steps write may be bfloat16 or float16 (StateSpec::rounded). An entry that is missing
-/// means the recipe's start; so does a state without entries. What an entry holds is always true:
-/// nothing else is part of a memory. (Decoding with less traffic than that allows: Decoder.)
+/// rank-one steps write may be bfloat16 or float16 (EntryRole::kWrittenMatrix). An entry that is
+/// missing means the recipe's start; so does a state without entries. What an entry holds is always
+/// true: nothing else is part of a memory. (Decoding with less traffic than that allows: Decoder.)
 ///
 /// Kept pairs have room for more behind them. What a state owns grows to twice its size when it is
 /// full, so that a token costs no copy of all pairs; what is bound and full is an Error.

@@ -51,7 +51,7 @@ const InputField* FindField(std::string_view given) {
 /// Is this entry of the state a whole number, of whatever width?
 bool IsCount(const Layer& layer, std::string_view name) {
   return std::ranges::any_of(layer.requirements().state, [&](const StateSpec& spec) {
-    return spec.counts && spec.name == name;
+    return spec.counts() && spec.name == name;
   });
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "python/core/calls.h"
+#include "python/core/copies.h"
 #include "python/core/executors.h"
 #include "python/core/module.h"
 #include "ttr/error.h"
@@ -224,7 +225,8 @@ DecoderKeywords DecoderKeywordsFrom(std::string_view op, const nb::kwargs& keywo
 void BindDecoder(nb::module_& module) {
   using D = SharedDecoder;
   const auto none = nb::none();
-  nb::class_<D>(module, "Decoder", R"(Token by token: a state, and what an engine keeps beside it.
+  nb::class_<D> bound(module, "Decoder",
+                      R"(Token by token: a state, and what an engine keeps beside it.
 
     decoder = Decoder("gated_deltanet", heads=4, key_dim=64, value_dim=64)
     decoder.start(state)                                 # left by Layer.forward of the prompt
@@ -238,7 +240,9 @@ void BindDecoder(nb::module_& module) {
 Faster than Layer.step: least squares update a factor in O(D^2); memories that erase defer a token's
 write to the next. A draft that is taken back leaves no trace: later answers are, bit for bit, those
 of a decoder that never saw it. deepcopy and (without a draft) pickle go on bit for bit. Threads take
-turns.)")
+turns.)");
+  BindCopies(bound, "Decoder");
+  bound
       .def(
           "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("batch") = 1,
           nb::arg("others"),
@@ -314,12 +318,6 @@ set_auxiliary behind start, later answers are the same bit for bit. None where t
                     ", heads=" + std::to_string(d.heads) + ", batch=" + std::to_string(d.batch) +
                     ", dtype='" + std::string(Name(self.dtype())) + "')";
            })
-      .def(
-          "__copy__", [](const D& self) { return new D(self); }, nb::rv_policy::take_ownership)
-      .def(
-          "__deepcopy__", [](const D& self, nb::handle) { return new D(self); }, nb::arg("memo"),
-          nb::rv_policy::take_ownership,
-          nb::sig("def __deepcopy__(self, memo: object, /) -> Decoder"))
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));

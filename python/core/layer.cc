@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "python/core/calls.h"
+#include "python/core/copies.h"
 #include "python/core/executors.h"
 #include "python/core/module.h"
 #include "python/names.h"
@@ -224,7 +225,7 @@ void BindLayer(nb::module_& module) {
       " = None, threads: int | None = None, " +
       SwitchParameters() + "**inputs: object) -> " TTR_STATE;
   const auto none = nb::none();
-  nb::class_<L>(module, "Layer", R"(A planned recipe, ready to run on arrays.
+  nb::class_<L> bound(module, "Layer", R"(A planned recipe, ready to run on arrays.
 
     layer = Layer("gated_deltanet")
     y, state = layer.forward(q, k, v, log_decay=g, step=beta)
@@ -241,7 +242,9 @@ Every call: `threads` is None (as many as the machine has, or the variable TTR_T
 same bits for any. The GIL is free meanwhile. ValueError that names the argument, before any work and
 with nothing written, for shapes, types, ranges; TypeError for a name that no input has.
 
-engine: "definition" (every recipe, literally, in float64; slow) or the planned one.)")
+engine: "definition" (every recipe, literally, in float64; slow) or the planned one.)");
+  BindCopies(bound, "Layer");
+  bound
       .def("__init__", &Construct, nb::arg("recipe"), nb::arg("engine") = nb::none(),
            nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, "
                    "engine: str | None = None) -> None"))
@@ -327,10 +330,6 @@ initial state. Where has_gradients is False it takes central differences: for sm
                     std::string(nb::repr(nb::cast(ToString(self.layer->recipe()))).c_str()) +
                     ", engine='" + std::string(self.layer->plan().engine) + "')";
            })
-      .def("__copy__", [](const L& self) { return self; })
-      .def(
-          "__deepcopy__", [](const L& self, nb::handle) { return self; }, nb::arg("memo"),
-          nb::sig("def __deepcopy__(self, memo: object, /) -> Layer"))
       .def("__reduce__", &Reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 }
 

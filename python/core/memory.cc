@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "python/core/calls.h"
+#include "python/core/copies.h"
 #include "python/core/module.h"
 #include "python/names.h"
 #include "ttr/error.h"
@@ -200,7 +201,7 @@ SharedMemory* Load(const std::filesystem::path& path) {
 
 void BindMemory(nb::module_& module) {
   using M = SharedMemory;
-  nb::class_<M>(module, "Memory", R"(An associative memory: the streaming face of a layer.
+  nb::class_<M> bound(module, "Memory", R"(An associative memory: the streaming face of a layer.
 
     memory = Memory("weighted_rls{decay: 0.99}", key_dim=16, value_dim=1)
     memory.memorize(key, value)
@@ -209,7 +210,9 @@ void BindMemory(nb::module_& module) {
 
 For every causal recipe; memories that keep their pairs (softmax, kernel regression) grow. Keys are
 [Dk], or [heads, Dk]; values and answers alike, in float64. Gates are given with a pair or set once:
-set_gate("log_decay", -0.01). Pickle, deepcopy, save and load go on bit for bit. Threads take turns.)")
+set_gate("log_decay", -0.01). Pickle, deepcopy, save and load go on bit for bit. Threads take turns.)");
+  BindCopies(bound, "Memory");
+  bound
       .def(
           "__init__",
           [](M* self, nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
@@ -291,12 +294,6 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
                     ", value_dim=" + std::to_string(sizes.value_dim) +
                     ", heads=" + std::to_string(sizes.heads) + ")";
            })
-      .def(
-          "__copy__", [](const M& self) { return new M(self); }, nb::rv_policy::take_ownership)
-      .def(
-          "__deepcopy__", [](const M& self, nb::handle) { return new M(self); }, nb::arg("memo"),
-          nb::rv_policy::take_ownership,
-          nb::sig("def __deepcopy__(self, memo: object, /) -> Memory"))
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "python/core/calls.h"
+#include "python/core/copies.h"
 #include "python/core/module.h"
 #include "python/names.h"
 #include "ttr/error.h"
@@ -67,7 +68,7 @@ nb::list StateDictionaries(nb::handle recipe) {
     nb::dict entry;
     entry["name"] = spec.name;
     entry["shape"] = AxisNames(spec.shape);
-    entry["counts"] = spec.counts;
+    entry["counts"] = spec.counts();
     entry["meaning"] = spec.meaning;
     result.append(entry);
   }
@@ -164,84 +165,12 @@ void BindPlan(nb::module_& module) {
              "Which engine runs a recipe and what that costs at these sizes. O(1).");
 }
 
-}  // namespace
-
-Recipe RecipeFrom(nb::handle recipe) {
-  if (nb::isinstance<Recipe>(recipe)) return nb::cast<Recipe>(recipe);
-  if (nb::isinstance<nb::str>(recipe)) return ParseRecipe(nb::cast<std::string_view>(recipe));
-  if (nb::isinstance<nb::dict>(recipe)) {
-    return RecipeFromJson(nb::cast<std::string>(Json().attr("dumps")(recipe)));
-  }
-  throw nb::type_error(("[recipe] a recipe must be text, a dictionary or a Recipe but is a " +
-                        std::string(nb::str(recipe.type().attr("__name__")).c_str()))
-                           .c_str());
+nb::tuple Reduce(const Recipe& recipe) {
+  return nb::make_tuple(nb::type<Recipe>(), nb::make_tuple(ToString(recipe)));
 }
 
-void BindRecipe(nb::module_& module) {
-  nb::class_<Recipe>(module, "Recipe",
-                     R"(A sequence layer as a value: three choices, and how it is read.
-
-    Recipe("gated_deltanet")                            # a name of the zoo
-    Recipe("mesa{decay: 0.99, ridge: 1e-3}")            # with changes
-    Recipe("decay(scalar) | linear | sgd")              # weights | function class | optimizer
-    Recipe({"weights": {"decay": "scalar"}, ...})       # the form of JSON files
-
-It does not change, compares and hashes by value, and prints as one line that gives it again.
-ValueError: a recipe without a meaning; the text names the unknown word and the nearest known one.)")
-      .def(
-          "__init__",
-          [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
-          nb::arg("recipe"),
-          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
-      .def(
-          "to_json", [](const Recipe& recipe) { return ToJson(recipe); },
-          "As text of JSON; Recipe(json.loads(text)) gives it again.")
-      .def(
-          "to_dict",
-          [](const Recipe& recipe, bool every_option) {
-            return Json().attr("loads")(ToJson(recipe, every_option));
-          },
-          nb::kw_only(), nb::arg("every_option") = false,
-          nb::sig("def to_dict(self, *, every_option: bool = False) -> dict[str, typing.Any]"),
-          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}; with every_option "
-          "also "
-          "what has its default.")
-      .def_prop_ro("family", &FamilyName,
-                   R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
-"least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
-      .def(
-          "phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
-          R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
-is the number of rows of `features.w`.)")
-      .def(
-          "option",
-          [](const Recipe& recipe, std::string_view name) { return GetOption(recipe, name); },
-          nb::arg("name"), "An option by its name, as text: recipe.option(\"ridge\").")
-      .def("with_options", &WithOptions, nb::arg("options"),
-           nb::sig("def with_options(self, **options: object) -> Recipe"),
-           "The recipe with some options changed, as in braces: with_options(ridge=1e-3).")
-      .def("__str__", &ToString)
-      .def("__repr__",
-           [](const Recipe& recipe) { return "Recipe(" + Quoted(ToString(recipe)) + ")"; })
-      .def(
-          "__eq__",
-          [](const Recipe& recipe, nb::handle other) {
-            return nb::isinstance<Recipe>(other) && recipe == nb::cast<Recipe>(other);
-          },
-          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__",
-           [](const Recipe& recipe) { return std::hash<std::string>()(ToString(recipe)); })
-      .def("__copy__", [](const Recipe& recipe) { return recipe; })
-      .def(
-          "__deepcopy__", [](const Recipe& recipe, nb::handle) { return recipe; }, nb::arg("memo"),
-          nb::sig("def __deepcopy__(self, memo: object, /) -> Recipe"))
-      .def(
-          "__reduce__",
-          [](const Recipe& recipe) {
-            return nb::make_tuple(nb::type<Recipe>(), nb::make_tuple(ToString(recipe)));
-          },
-          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
-
+/// Named layers, feature maps, and what recipes take and carry.
+void BindCatalogue(nb::module_& module) {
   nb::class_<ZooEntry>(module, "ZooEntry", "A named layer.")
       .def_ro("name", &ZooEntry::name)
       .def_ro("recipe", &ZooEntry::recipe, "A recipe line.")
@@ -289,6 +218,79 @@ is the number of rows of `features.w`.)")
         return names;
       },
       nb::sig("def engines() -> list[str]"), "The names of all engines.");
+}
+
+}  // namespace
+
+Recipe RecipeFrom(nb::handle recipe) {
+  if (nb::isinstance<Recipe>(recipe)) return nb::cast<Recipe>(recipe);
+  if (nb::isinstance<nb::str>(recipe)) return ParseRecipe(nb::cast<std::string_view>(recipe));
+  if (nb::isinstance<nb::dict>(recipe)) {
+    return RecipeFromJson(nb::cast<std::string>(Json().attr("dumps")(recipe)));
+  }
+  throw nb::type_error(("[recipe] a recipe must be text, a dictionary or a Recipe but is a " +
+                        std::string(nb::str(recipe.type().attr("__name__")).c_str()))
+                           .c_str());
+}
+
+void BindRecipe(nb::module_& module) {
+  nb::class_<Recipe> bound(module, "Recipe",
+                           R"(A sequence layer as a value: three choices, and how it is read.
+
+    Recipe("gated_deltanet")                            # a name of the zoo
+    Recipe("mesa{decay: 0.99, ridge: 1e-3}")            # with changes
+    Recipe("decay(scalar) | linear | sgd")              # weights | function class | optimizer
+    Recipe({"weights": {"decay": "scalar"}, ...})       # the form of JSON files
+
+It does not change, compares and hashes by value, and prints as one line that gives it again.
+ValueError: a recipe without a meaning; the text names the unknown word and the nearest known one.)");
+  BindCopies(bound, "Recipe");
+  bound
+      .def(
+          "__init__",
+          [](Recipe* self, nb::handle recipe) { new (self) Recipe(RecipeFrom(recipe)); },
+          nb::arg("recipe"),
+          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe) -> None"))
+      .def(
+          "to_json", [](const Recipe& recipe) { return ToJson(recipe); },
+          "As text of JSON; Recipe(json.loads(text)) gives it again.")
+      .def(
+          "to_dict",
+          [](const Recipe& recipe, bool every_option) {
+            return Json().attr("loads")(ToJson(recipe, every_option));
+          },
+          nb::kw_only(), nb::arg("every_option") = false,
+          nb::sig("def to_dict(self, *, every_option: bool = False) -> dict[str, typing.Any]"),
+          "The form of JSON files: {\"weights\": {\"decay\": \"scalar\"}, ...}; with every_option "
+          "also "
+          "what has its default.")
+      .def_prop_ro("family", &FamilyName,
+                   R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
+"least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
+      .def(
+          "phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
+          R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`
+is the number of rows of `features.w`.)")
+      .def(
+          "option",
+          [](const Recipe& recipe, std::string_view name) { return GetOption(recipe, name); },
+          nb::arg("name"), "An option by its name, as text: recipe.option(\"ridge\").")
+      .def("with_options", &WithOptions, nb::arg("options"),
+           nb::sig("def with_options(self, **options: object) -> Recipe"),
+           "The recipe with some options changed, as in braces: with_options(ridge=1e-3).")
+      .def("__str__", &ToString)
+      .def("__repr__",
+           [](const Recipe& recipe) { return "Recipe(" + Quoted(ToString(recipe)) + ")"; })
+      .def(
+          "__eq__",
+          [](const Recipe& recipe, nb::handle other) {
+            return nb::isinstance<Recipe>(other) && recipe == nb::cast<Recipe>(other);
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__",
+           [](const Recipe& recipe) { return std::hash<std::string>()(ToString(recipe)); })
+      .def("__reduce__", &Reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+  BindCatalogue(module);
   BindPlan(module);
 }
 

@@ -12,7 +12,7 @@ NAME = "gated_deltanet"
 
 
 def strided(array: Any) -> Any:
-    """The same numbers, tokens outermost, with gaps between heads."""
+    """The array's numbers, tokens outermost, with gaps between heads."""
     wide = np.full((array.shape[1], array.shape[0], array.shape[2], 3, *array.shape[3:]), np.nan)
     view = wide[:, :, :, 1].transpose(1, 0, 2, *range(3, array.ndim))
     view[...] = array

@@ -141,7 +141,7 @@ def converged(name: str) -> str:
 GRADIENTS = [converged(name) for name in NAMES if ttr.Layer(name).has_gradients]
 
 
-#: Of differences.
+#: The step of differences.
 H = 1e-5
 
 

@@ -57,7 +57,7 @@ class FinalState {
 
  private:
   const Recipe& recipe() const { return cached_.layer.recipe(); }
-  DType TypeOf(const StateSpec& spec) const { return spec.counts ? DType::kInt64 : dtype_; }
+  DType TypeOf(const StateSpec& spec) const { return spec.counts() ? DType::kInt64 : dtype_; }
 
   void Make(const State& initial) {
     for (std::size_t i = 0; i < specs_.size(); ++i) {

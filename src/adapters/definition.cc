@@ -47,7 +47,7 @@ class Definition final : public Engine {
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
-    definition::RunSequences(ModeOf(call.needs), call.recipe(), call.dims, call.inputs, state,
+    definition::RunSequences(ModeOf(call.needs), {call.recipe(), call.dims, call.inputs}, state,
                              outputs, call.executor);
   }
 };

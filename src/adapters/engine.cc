@@ -15,7 +15,7 @@ void AddMissing(const Recipe& recipe, std::span<const StateSpec> specs, const Di
                 DType dtype, State& state) {
   for (const StateSpec& spec : specs) {
     if (state.Get(spec.name).defined()) continue;
-    Tensor tensor(spec.counts ? DType::kInt64 : dtype, StateShape(spec, recipe, dims));
+    Tensor tensor(spec.counts() ? DType::kInt64 : dtype, StateShape(spec, recipe, dims));
     if (StartOf(spec) != 0) Fill(tensor, StartOf(spec));
     state.Set(spec.name, std::move(tensor));
   }

@@ -47,7 +47,7 @@ fast_weights::StateOperands<TensorView> StatesOf(const EngineCall& call, State& 
   return FastWeightsStates(recipe, [&](std::string_view name) {
     const auto& specs = call.prepared.memory();
     const auto spec = std::ranges::find(specs, name, &StateSpec::name);
-    if (spec == specs.end() || spec->counts) return TensorView();
+    if (spec == specs.end() || spec->counts()) return TensorView();
     const TensorView entry = scratch.Zeros(call.dtype, StateShape(*spec, recipe, call.dims));
     if (StartOf(*spec) != 0) Fill(entry, StartOf(*spec));
     return entry;
@@ -61,7 +61,7 @@ std::size_t OwnBytes(const std::vector<StateSpec>& memory, const Recipe& recipe,
   std::size_t all =
       bytes({dims.heads, dims.features, dims.key_dim}) + bytes({dims.heads, dims.features});
   for (const StateSpec& spec : memory) {
-    if (spec.counts || !recipe.reading.causal) all += bytes(StateShape(spec, recipe, dims));
+    if (spec.counts() || !recipe.reading.causal) all += bytes(StateShape(spec, recipe, dims));
   }
   return all;
 }

@@ -45,8 +45,7 @@ class KernelDictionary final : public Engine {
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const auto n = static_cast<double>(std::min(recipe.optimizer.budget, dims.tokens));
     const auto dk = static_cast<double>(dims.key_dim), dv = static_cast<double>(dims.value_dim);
-    const double queries =
-        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    const double queries = QueriesOfMemory(dims);
     return n * (2 * dk + n) + n * (3 * n + 6 * dv) + queries * 2 * n * (dk + n + dv);
   }
   double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t, bool) const override {

@@ -2,8 +2,6 @@
 
 #include "src/engines/kernel_regression/kernel_regression.h"
 
-#include <algorithm>
-
 #include "src/adapters/output_norm.h"
 #include "src/adapters/pair_gradients.h"
 #include "src/adapters/pair_options.h"
@@ -54,16 +52,14 @@ class KernelRegression final : public Engine {
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const auto tokens = static_cast<double>(dims.tokens);
     const auto channels = static_cast<double>(dims.key_dim + dims.value_dim);
-    const double queries =
-        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    const double queries = QueriesOfMemory(dims);
     const double answers = recipe.reading.causal ? tokens / 3 : tokens;
     return (tokens * tokens / 3 + tokens * channels) + queries * tokens * (answers + channels);
   }
   double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t pairs,
                    bool backward) const override {
     const auto count = static_cast<double>(pairs);
-    const double queries =
-        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    const double queries = QueriesOfMemory(dims);
     const double solutions = (recipe.reading.causal ? 1 : 2) * queries;  // two columns a query
     return 4 * count * count * (0.5 + (backward ? solutions : 0));
   }
@@ -93,17 +89,12 @@ class KernelRegression final : public Engine {
     const Recipe& recipe = call.recipe();
     const kernel_regression::Options options = OptionsOf(recipe, call.dims);
     const kernel_regression::Call operands = CallOf(call, initial);
-    const auto retrieve = [&](const TensorView& z) {
-      kernel_regression::Call reading = operands;
-      reading.y = z;
-      kernel_regression::Retrieve(options, reading, call.executor);
-    };
-    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
-    const PairGradientCopies copies(call, tensors);
-    kernel_regression::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
-                                FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
-                                call.scratch);
-    copies.WriteBack();
+    BackwardThroughPairs(
+        call, tensors, operands,
+        [&](const auto& reading) { kernel_regression::Retrieve(options, reading, call.executor); },
+        [&](const auto&... of) {
+          kernel_regression::Backward(options, operands, of..., call.executor, call.scratch);
+        });
   }
 
   std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,

@@ -2,7 +2,6 @@
 
 #include "src/engines/kernel_smoother/kernel_smoother.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "src/adapters/output_norm.h"
@@ -38,13 +37,7 @@ class KernelSmoother final : public Engine {
   }
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const auto channels = static_cast<double>(dims.key_dim + dims.value_dim);
-    const auto tokens = static_cast<double>(dims.tokens);
-    double pairs = recipe.reading.causal ? (tokens + 1) / 2 : tokens;
-    const auto window = static_cast<double>(recipe.weights.window);
-    if (window > 0) pairs = std::min(pairs, window);
-    const double queries =
-        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
-    return pairs * 2 * channels * queries;
+    return PairsRead(recipe, dims) * 2 * channels * QueriesOfMemory(dims);
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
@@ -71,18 +64,14 @@ class KernelSmoother final : public Engine {
     kernel_smoother::Call operands{QueriedTensorsOf(call, initial, factors)};
     kernel_smoother::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = kernel_smoother::OutputNorm::kNone;
-    const auto retrieve = [&](const TensorView& z) {
-      kernel_smoother::Call reading = operands;
-      reading.y = z;
-      kernel_smoother::Read(options, reading, call.executor);
-    };
-    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
-    if (!dz.defined()) operands.saved = call.saved;  // of outputs without a norm
-    const PairGradientCopies copies(call, tensors);
-    kernel_smoother::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
-                              FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
-                              call.scratch);
-    copies.WriteBack();
+    // What is saved is of outputs without a norm.
+    if (recipe.reading.output_norm == OutputNorm::kNone) operands.saved = call.saved;
+    BackwardThroughPairs(
+        call, tensors, operands,
+        [&](const auto& reading) { kernel_smoother::Read(options, reading, call.executor); },
+        [&](const auto&... of) {
+          kernel_smoother::Backward(options, operands, of..., call.executor, call.scratch);
+        });
   }
 
   std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,

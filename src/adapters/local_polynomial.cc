@@ -2,7 +2,6 @@
 
 #include "src/engines/local_polynomial/local_polynomial.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "src/adapters/output_norm.h"
@@ -60,12 +59,7 @@ class LocalPolynomial final : public Engine {
                  "monomials on the definition";
   }
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
-    const auto tokens = static_cast<double>(dims.tokens);
-    double pairs = recipe.reading.causal ? (tokens + 1) / 2 : tokens;
-    const auto window = static_cast<double>(recipe.weights.window);
-    if (window > 0) pairs = std::min(pairs, window);
-    const double queries =
-        std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+    const double pairs = PairsRead(recipe, dims), queries = QueriesOfMemory(dims);
     double monomials = 1;
     for (std::int64_t i = 1; i <= recipe.function.degree; ++i) {
       monomials *= static_cast<double>(dims.key_dim + i) / static_cast<double>(i);
@@ -99,17 +93,12 @@ class LocalPolynomial final : public Engine {
     const local_polynomial::Call operands = CallOf(call, initial, factors);
     local_polynomial::Options options = OptionsOf(recipe, call.dims);
     options.output_norm = local_polynomial::OutputNorm::kNone;
-    const auto retrieve = [&](const TensorView& z) {
-      local_polynomial::Call reading = operands;
-      reading.y = z;
-      local_polynomial::Predict(options, reading, call.executor);
-    };
-    const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, retrieve);
-    const PairGradientCopies copies(call, tensors);
-    local_polynomial::Backward(options, operands, dz.defined() ? dz.view() : tensors.dy,
-                               FinalPairGradientsOf(tensors.dstate), copies.views(), call.executor,
-                               call.scratch);
-    copies.WriteBack();
+    BackwardThroughPairs(
+        call, tensors, operands,
+        [&](const auto& reading) { local_polynomial::Predict(options, reading, call.executor); },
+        [&](const auto&... of) {
+          local_polynomial::Backward(options, operands, of..., call.executor, call.scratch);
+        });
   }
 
   std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,

@@ -109,7 +109,8 @@ class NetworkGradients {
     k_ = WorkingCopy::OfHeads(d.k, dims.heads, dtype);
     v_ = WorkingCopy::OfHeads(d.v, dims.heads, dtype);
     for (const StateSpec& spec : call.requirements.state) {
-      if (!spec.counts) state_.Set(spec.name, Tensor(dtype, StateShape(spec, call.recipe(), dims)));
+      if (!spec.counts())
+        state_.Set(spec.name, Tensor(dtype, StateShape(spec, call.recipe(), dims)));
     }
     parameters_.emplace(call.requirements, state_, dtype, scratch_);
     const auto each = [&](const TensorView& wanted, Tensor& sums) {

@@ -84,7 +84,7 @@ void CompleteNetwork(const Requirements& requirements, const Dims& dims, DType d
     } else if (const std::string of = NetworkEntryOf(spec.name); !of.empty()) {
       state.Set(spec.name, Tensor::Copy(state.Get(of)));
     } else {
-      state.Set(spec.name, Tensor(spec.counts ? DType::kInt64 : dtype, shape));
+      state.Set(spec.name, Tensor(spec.counts() ? DType::kInt64 : dtype, shape));
     }
   }
 }

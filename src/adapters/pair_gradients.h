@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/adapters/engine.h"
+#include "src/adapters/output_norm.h"
 #include "src/core/working_copy.h"
 #include "src/engines/common/pair_gradients.h"
 #include "ttr/tensor.h"
@@ -25,5 +26,20 @@ class PairGradientCopies {
 };
 
 common::FinalPairGradients FinalPairGradientsOf(const State& dstate);
+
+/// The backward pass of an engine that keeps its pairs, which `operands` are a call of. read(call)
+/// finds y alone; back(dy, final, gradients) goes back from outputs without a norm.
+template <class Call, class Read, class Back>
+void BackwardThroughPairs(const EngineCall& call, const BackwardTensors& tensors,
+                          const Call& operands, const Read& read, const Back& back) {
+  const Tensor dz = GradientBeforeNorm(call, call.dtype, tensors.dy, [&](const TensorView& z) {
+    Call reading = operands;
+    reading.y = z;
+    read(reading);
+  });
+  const PairGradientCopies copies(call, tensors);
+  back(dz.defined() ? dz.view() : tensors.dy, FinalPairGradientsOf(tensors.dstate), copies.views());
+  copies.WriteBack();
+}
 
 }  // namespace ttr

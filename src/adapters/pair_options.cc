@@ -37,6 +37,17 @@ common::QueryOptions QueryOptionsOf(const Recipe& recipe, const Dims& dims) {
           .normalise_qk = reading.normalise_qk};
 }
 
+double QueriesOfMemory(const Dims& dims) {
+  return std::max(1.0, static_cast<double>(dims.query_heads) / static_cast<double>(dims.heads));
+}
+
+double PairsRead(const Recipe& recipe, const Dims& dims) {
+  const auto tokens = static_cast<double>(dims.tokens);
+  const double pairs = recipe.reading.causal ? (tokens + 1) / 2 : tokens;
+  const auto window = static_cast<double>(recipe.weights.window);
+  return window > 0 ? std::min(pairs, window) : pairs;
+}
+
 common::QuerySizes QuerySizesOf(const Recipe& recipe, const Dims& dims, DType dtype) {
   const Weights& weights = recipe.weights;
   return {

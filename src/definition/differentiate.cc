@@ -48,7 +48,7 @@ class Probe {
   /// The state after the last token; leaves the outputs in y.
   State Final() {
     State state = Start();
-    RunSequences(Mode::kForward, recipe_, dims_, inputs_, state, {.y = y_.view()},
+    RunSequences(Mode::kForward, {recipe_, dims_, inputs_}, state, {.y = y_.view()},
                  SequentialExecutor(), &choices_);
     if (KeepsPairs(recipe_)) ClearPadding(state);
     return state;
@@ -98,9 +98,9 @@ class Probe {
         continue;
       }
       Tensor tensor(DType::kFloat64, StateShape(spec, recipe_, dims_, rows));
-      if (spec.counts && !from.defined() && given.defined()) {
+      if (spec.counts() && !from.defined() && given.defined()) {
         for (double& count : tensor.as<double>()) count = static_cast<double>(given.size(1));
-      } else if (spec.counts && from.defined()) {
+      } else if (spec.counts() && from.defined()) {
         CopyInto(from, tensor);
       } else if (from.defined()) {
         const std::int64_t held = std::min(rows, from.size(1));
@@ -168,7 +168,7 @@ void Differentiate(const Recipe& recipe, const Dims& dims, const Inputs& inputs,
   // inputs (the ridge) may be part of.
   State start;
   if (initial.empty()) {
-    RunSequences(Mode::kStart, recipe, dims, inputs, start, {}, SequentialExecutor());
+    RunSequences(Mode::kStart, {recipe, dims, inputs}, start, {}, SequentialExecutor());
   }
   const State& from = initial.empty() ? start : initial;
 

@@ -218,9 +218,9 @@ class Reader {
 
 }  // namespace
 
-void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                  State& state, const Outputs& outputs, Executor& executor,
-                  std::vector<Choices>* choices) {
+void RunSequences(Mode mode, const SequenceCall& call, State& state, const Outputs& outputs,
+                  Executor& executor, std::vector<Choices>* choices) {
+  const auto& [recipe, dims, inputs] = call;
   const std::int64_t count = dims.states() * dims.heads;
   if (choices != nullptr) {
     choices->resize(static_cast<std::size_t>(count));

@@ -18,10 +18,16 @@ enum class Mode : std::uint8_t {
   kStart,     // neither: leaves the recipe's start in `state`
 };
 
-/// Inputs, state and outputs have been checked. `state` is updated as Layer::Forward says.
+/// What sequences are read by, all of it checked.
+struct SequenceCall {
+  const Recipe& recipe;
+  const Dims& dims;
+  const Inputs& inputs;
+};
+
+/// State and outputs have been checked. `state` is updated as Layer::Forward says.
 /// `choices` are those of every memory: they are noted, or if there are some, followed.
-void RunSequences(Mode mode, const Recipe& recipe, const Dims& dims, const Inputs& inputs,
-                  State& state, const Outputs& outputs, Executor& executor,
-                  std::vector<Choices>* choices = nullptr);
+void RunSequences(Mode mode, const SequenceCall& call, State& state, const Outputs& outputs,
+                  Executor& executor, std::vector<Choices>* choices = nullptr);
 
 }  // namespace ttr::definition

@@ -99,7 +99,7 @@ void StoreArrays(const Recipe& recipe, const std::vector<Arrays>& memories, std:
     const Shape shape{std::span<const std::int64_t>(sizes)};
     TensorView view = state.Get(spec.name);
     if (!Fits(view, spec, shape)) {
-      const DType made = spec.counts ? DType::kInt64 : dtype;
+      const DType made = spec.counts() ? DType::kInt64 : dtype;
       state.Set(spec.name, Tensor(view.defined() ? view.dtype() : made, shape));
       view = state.Get(spec.name);
     }

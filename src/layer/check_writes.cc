@@ -75,17 +75,18 @@ void CheckStateGradient(std::string_view op, const Requirements& requirements, c
                         const State& initial, const State::Entry& entry, bool of_initial) {
   const std::string name = "d" + entry.name;
   const StateSpec* const spec = FindSpec(requirements, entry.name);
-  if (spec == nullptr || (spec->counts && of_initial)) {
+  if (spec == nullptr || (spec->counts() && of_initial)) {
     throw Error(op, name,
                 spec == nullptr ? "the gradient of an entry of the state"
                                 : "absent, as a count has no gradient",
                 "'" + entry.name + "'");
   }
   const TensorView& view = entry.view;
-  if (spec->counts) return;  // a caller may hand it over with the rest; nobody reads it
-  const bool narrow = spec->narrow && view.dtype() == DType::kBFloat16;
-  if (view.dtype() != DType::kFloat32 && view.dtype() != DType::kFloat64 && !narrow) {
-    throw Error(op, name, spec->narrow ? "float32, float64 or bfloat16" : "float32 or float64",
+  if (spec->counts()) return;  // a caller may hand it over with the rest; nobody reads it
+  const DType dtype = view.dtype();
+  const bool of_pairs = spec->role == EntryRole::kPairs, narrow = dtype == DType::kBFloat16;
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat64 && !(of_pairs && narrow)) {
+    throw Error(op, name, of_pairs ? "float32, float64 or bfloat16" : "float32 or float64",
                 Describe(view));
   }
   CheckAligned(op, name, view);

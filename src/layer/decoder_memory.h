@@ -32,8 +32,8 @@ struct Decoder::Header {
 };
 
 inline DType DecoderTypeOf(const StateSpec& spec, DType dtype) {
-  if (spec.counts) return DType::kInt64;
-  return spec.rounded ? dtype : WideOf(dtype);
+  if (spec.counts()) return DType::kInt64;
+  return spec.role == EntryRole::kWrittenMatrix ? dtype : WideOf(dtype);
 }
 
 /// Bytes of an entry.

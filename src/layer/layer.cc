@@ -50,7 +50,7 @@ void RunBackward(const Engine& engine, const EngineCall& call, const State& init
   State final_gradient, initial_gradient;
   const std::int64_t pairs = PairCapacity(call.requirements, initial);
   for (const StateSpec& spec : call.requirements.state) {
-    if (spec.counts) continue;
+    if (spec.counts()) continue;
     const auto fits = [&](const TensorView& view) {
       return view.defined() && view.dtype() == dtype && view.contiguous();
     };
@@ -114,7 +114,7 @@ State Layer::InitialState(const Inputs& inputs) const {
   const Dims dims = CheckCall(op, requirements_, inputs, State(), Needs::kWrite);
   CheckFits(op, requirements_, dims, {}, nullptr);
   State state;
-  definition::RunSequences(definition::Mode::kStart, recipe(), dims, inputs, state, {},
+  definition::RunSequences(definition::Mode::kStart, {recipe(), dims, inputs}, state, {},
                            SequentialExecutor());
   return state;
 }

@@ -159,9 +159,9 @@ State PairsFor(std::string_view op, const Requirements& requirements, const Dims
   if (rows == 0) return result;
   for (const StateSpec& spec : requirements.state) {
     const TensorView given = initial.Get(spec.name);
-    const TensorView to = fits || spec.counts ? final.Get(spec.name) : TensorView();
+    const TensorView to = fits || spec.counts() ? final.Get(spec.name) : TensorView();
     Tensor start =
-        spec.counts ? pairs.Counts(dims) : WithRows(spec, requirements, dims, given, dtype, rows);
+        spec.counts() ? pairs.Counts(dims) : WithRows(spec, requirements, dims, given, dtype, rows);
     if (!to.defined() || to.dtype() != start.dtype()) {  // arithmetic is that of `initial`
       result.Set(spec.name, std::move(start));
       continue;

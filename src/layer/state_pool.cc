@@ -207,7 +207,7 @@ State StatePool::ShapesOf(std::int64_t rows) const {
   static constexpr std::array<std::int64_t, kMaxRank> kStrides{};
   State states = StatesOf(0, rows);
   for (const StateSpec& spec : layer_->requirements().state) {
-    if (!spec.counts) continue;
+    if (!spec.counts()) continue;
     const Shape shape = states.Get(spec.name).shape();
     states.Bind(spec.name,
                 TensorView(const_cast<std::int64_t*>(&kNone), DType::kInt64, shape,

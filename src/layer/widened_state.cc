@@ -36,7 +36,8 @@ void ForRows(const TensorView& state, const TensorView& copy, std::span<const st
 
 bool IsRounded(const Requirements& requirements, const State& state) {
   return std::ranges::any_of(requirements.state, [&](const StateSpec& spec) {
-    const TensorView view = spec.rounded ? state.Get(spec.name) : TensorView();
+    const TensorView view =
+        spec.role == EntryRole::kWrittenMatrix ? state.Get(spec.name) : TensorView();
     return view.defined() && IsNarrow(view.dtype());
   });
 }

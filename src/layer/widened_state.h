@@ -1,4 +1,5 @@
-/// States whose matrix lies in bfloat16 or float16 (StateSpec::rounded), in float32 for engines.
+/// States whose matrix lies in bfloat16 or float16 (EntryRole::kWrittenMatrix), in float32 for
+/// engines.
 #pragma once
 
 #include <cstdint>

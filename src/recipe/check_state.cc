@@ -5,6 +5,7 @@
 #include "src/core/view_checks.h"
 #include "src/recipe/axes.h"
 #include "src/recipe/family.h"
+#include "src/recipe/pair_entries.h"
 #include "ttr/error.h"
 #include "ttr/inputs.h"
 #include "ttr/state.h"
@@ -28,32 +29,30 @@ AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
   return sizes;
 }
 
-// `state.w1`, `state.b1`, ...: parameters, which every sequence may share.
-bool IsStartWeight(const Recipe& recipe, std::string_view name) {
-  return FamilyOf(recipe) == Family::kNetwork &&
-         (name.starts_with("state.w") || name.starts_with("state.b"));
-}
-
 std::string_view DTypesOf(const StateSpec& spec) {
-  if (spec.counts) return "int64";
-  if (spec.rounded) return "float32, float64, bfloat16 or float16";
-  return spec.narrow ? "float32, float64 or bfloat16" : "float32 or float64";
+  if (spec.counts()) return "int64";
+  switch (spec.role) {
+    case EntryRole::kWrittenMatrix: return "float32, float64, bfloat16 or float16";
+    case EntryRole::kPairs: return "float32, float64 or bfloat16";
+    default: return "float32 or float64";
+  }
 }
 
 bool MayBe(const StateSpec& spec, DType dtype) {
-  if (spec.counts || dtype == DType::kInt64) return spec.counts && dtype == DType::kInt64;
+  if (spec.counts() || dtype == DType::kInt64) return spec.counts() && dtype == DType::kInt64;
   if (!IsNarrow(dtype)) return IsFloating(dtype);
-  return spec.rounded || (spec.narrow && dtype == DType::kBFloat16);
+  return spec.role == EntryRole::kWrittenMatrix ||
+         (spec.role == EntryRole::kPairs && dtype == DType::kBFloat16);
 }
 
-void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view, bool may_share,
+void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view,
                 AxisSizes& sizes) {
   if (!MayBe(spec, view.dtype())) {
     throw Error(op, spec.name, DTypesOf(spec), Name(view.dtype()));
   }
   std::span<const Axis> axes = spec.shape;
   const int rank = static_cast<int>(axes.size());
-  if (may_share && view.rank() == rank - 1) axes = axes.subspan(1);
+  if (spec.role == EntryRole::kParameters && view.rank() == rank - 1) axes = axes.subspan(1);
   bool fits = view.rank() == static_cast<int>(axes.size());
   for (int i = 0; fits && i < view.rank(); ++i) {
     fits = view.size(i) >= 0 && sizes.Bind(axes[static_cast<std::size_t>(i)], view.size(i));
@@ -62,13 +61,23 @@ void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& vi
     throw Error(op, spec.name, AxesText(axes) + " = " + sizes.Text(axes, view.shape()),
                 ShapeText(view.shape()));
   }
-  if (!spec.counts) CheckRows(op, spec.name, view);
+  if (!spec.counts()) CheckRows(op, spec.name, view);
   CheckAligned(op, spec.name, view);
 }
 
-// Entries that belong to a place inside a mini-batch mean nothing without that place.
-bool NeedsPosition(std::string_view name) {
-  return name.starts_with("state.anchor_") || name.starts_with("state.g_");
+// The entry without which another one means nothing; null where there is none.
+const StateSpec* NeededBy(const StateSpec& spec, const Requirements& requirements) {
+  if (spec.role == EntryRole::kMiniBatch) return SpecOf(requirements, EntryRole::kPosition);
+  const StateSpec* const keys = SpecOf(requirements, EntryRole::kPairs);
+  return keys == nullptr || &spec != keys ? keys : keys + 1;  // values follow keys
+}
+
+// The most that a count can be.
+std::int64_t MostOf(const StateSpec& spec, const Recipe& recipe, const AxisSizes& sizes) {
+  if (spec.role == EntryRole::kPairCount) return sizes.Or(Axis::kPairs, 0);
+  if (spec.role == EntryRole::kKeyCount) return recipe.optimizer.budget;
+  const bool network = FamilyOf(recipe) == Family::kNetwork;
+  return network ? recipe.optimizer.mini_batch - 1 : std::int64_t{1} << 53;
 }
 
 // A tensor [N, H] of numbers in 0 .. most: they say how much of other memory is read.
@@ -100,38 +109,22 @@ void CheckState(std::string_view op, const Requirements& requirements, const Dim
     });
     if (spec == specs.end()) throw Error(op, "state", NamesOf(specs), "'" + entry.name + "'");
     if (!entry.view.defined()) throw Error(op, entry.name, "a tensor", "absent");
-    CheckEntry(op, *spec, entry.view, IsStartWeight(recipe, entry.name), sizes);
+    CheckEntry(op, *spec, entry.view, sizes);
   }
 
-  const bool has_keys = state.Get("state.k").defined();
-  if (KeepsPairs(recipe)) {
-    for (const StateSpec& spec : specs) {
-      const bool given = state.Get(spec.name).defined();
-      if (given && !has_keys) throw Error(op, "state.k", "given with " + spec.name, "absent");
-    }
-    if (has_keys && !state.Get("state.v").defined()) {
-      throw Error(op, "state.v", "given with state.k", "absent");
-    }
-  }
   for (const StateSpec& spec : specs) {
     if (HasBudget(recipe) && !state.Get(spec.name).defined()) {
       throw Error(op, spec.name, "given with " + state.entries().front().name, "absent");
     }
+    const StateSpec* const needed = NeededBy(spec, requirements);
+    if (needed == nullptr || state.Get(needed->name).defined()) continue;
+    if (state.Get(spec.name).defined()) {
+      throw Error(op, needed->name, "given with " + spec.name, "absent");
+    }
   }
-  if (const TensorView count = state.Get("state.count"); count.defined()) {
-    CheckCounts(op, "state.count", count, recipe.optimizer.budget);
-  }
-  if (const TensorView length = state.Get("state.length"); length.defined()) {
-    CheckCounts(op, "state.length", length, sizes.Or(Axis::kPairs, 0));
-  }
-  for (const State::Entry& entry : state.entries()) {
-    if (!NeedsPosition(entry.name) || state.Get("state.position").defined()) continue;
-    throw Error(op, "state.position", "given with " + entry.name, "absent");
-  }
-  if (const TensorView position = state.Get("state.position"); position.defined()) {
-    const bool network = FamilyOf(recipe) == Family::kNetwork;
-    CheckCounts(op, "state.position", position,
-                network ? recipe.optimizer.mini_batch - 1 : std::int64_t{1} << 53);
+  for (const StateSpec& spec : specs) {
+    const TensorView counts = spec.counts() ? state.Get(spec.name) : TensorView();
+    if (counts.defined()) CheckCounts(op, spec.name, counts, MostOf(spec, recipe, sizes));
   }
 }
 

@@ -55,9 +55,9 @@ struct WordOrNumberOption {
 
 struct Option {
   std::string_view name;
-  std::string_view part;
   std::variant<WordOption, FlagOption, IntegerOption, NumberOption, WordOrNumberOption> value;
   std::string_view meaning;
+  std::string_view part = {};  // of the recipe, as it is called in JSON
 };
 
 /// In the order in which they are printed.

@@ -14,10 +14,16 @@ inline bool HasPairRows(const StateSpec& spec) {
   return spec.role == EntryRole::kPairs || spec.role == EntryRole::kPairWeight;
 }
 
-/// The first entry of this role; absent where the state lacks it, or the recipe has none.
-inline TensorView EntryOf(const Requirements& requirements, const State& state, EntryRole role) {
+/// The first entry of this role; null where the recipe has none.
+inline const StateSpec* SpecOf(const Requirements& requirements, EntryRole role) {
   const auto spec = std::ranges::find(requirements.state, role, &StateSpec::role);
-  return spec != requirements.state.end() ? state.Get(spec->name) : TensorView();
+  return spec != requirements.state.end() ? &*spec : nullptr;
+}
+
+/// Its tensor; absent where the state lacks it, too.
+inline TensorView EntryOf(const Requirements& requirements, const State& state, EntryRole role) {
+  const StateSpec* const spec = SpecOf(requirements, role);
+  return spec != nullptr ? state.Get(spec->name) : TensorView();
 }
 
 /// Rows for pairs that a state has.

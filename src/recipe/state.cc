@@ -54,28 +54,10 @@ State State::Shared() const {
   return shared;
 }
 
-DType ArithmeticType(const Inputs& inputs, const State& state) {
-  using namespace std::string_view_literals;
-  const auto is_wide = [](const TensorView& view) {
-    return view.defined() && view.dtype() == DType::kFloat64;
-  };
-  bool carried = false, wide = false;
-  for (const State::Entry& entry : state.entries()) {
-    const std::string_view name = entry.name;
-    if (name != "state"sv && name != "state.k"sv && name != "state.v"sv && name != "state.w1"sv) {
-      continue;
-    }
-    carried = true;
-    wide = wide || is_wide(entry.view);
-  }
-  if (!carried) wide = is_wide(inputs.v.defined() ? inputs.v : inputs.q);
-  return wide ? DType::kFloat64 : DType::kFloat32;
-}
-
 void UpgradeCounts(const Requirements& requirements, State& state) {
   for (const StateSpec& spec : requirements.state) {
     const TensorView counts = state.Get(spec.name);
-    if (!spec.counts || !counts.defined() || !IsFloating(counts.dtype())) continue;
+    if (!spec.counts() || !counts.defined() || !IsFloating(counts.dtype())) continue;
     const Tensor given = Tensor::Copy(counts, DType::kFloat64);
     const auto numbers = given.as<double>();
     constexpr double kMost = std::int64_t{1} << 53;  // doubles count no further

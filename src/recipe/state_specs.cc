@@ -1,13 +1,19 @@
 // What the memory of a recipe consists of.
 #include <string>
+#include <string_view>
 
 #include "src/recipe/family.h"
 #include "ttr/inputs.h"
+#include "ttr/state.h"
 
 namespace ttr {
 namespace {
 
 using Specs = std::vector<StateSpec>;
+
+// Entries in which a call computes.
+constexpr std::string_view kMemory = "state", kKeys = "state.k", kValues = "state.v";
+constexpr std::string_view kFirstWeights = "state.w1";
 
 constexpr Axis kN = Axis::kStates;
 constexpr Axis kH = Axis::kHeads;
@@ -15,10 +21,10 @@ constexpr Axis kPhi = Axis::kPhiDim;
 constexpr Axis kDv = Axis::kValueDim;
 
 void AddHebbian(const Recipe& recipe, Specs& specs) {
-  specs.push_back({.name = "state",
+  specs.push_back({.name = std::string(kMemory),
                    .shape = {kN, kH, kPhi, kDv},
                    .meaning = "the memory, M transposed",
-                   .rounded = true});
+                   .role = EntryRole::kWrittenMatrix});
   if (recipe.weights.phase) {
     specs.push_back({"state.im", {kN, kH, kPhi, kDv}, "its imaginary part"});
   }
@@ -40,10 +46,10 @@ void AddGatedVector(const Recipe& recipe, Specs& specs) {
 }
 
 void AddSgd(const Recipe& recipe, Specs& specs) {
-  specs.push_back({.name = "state",
+  specs.push_back({.name = std::string(kMemory),
                    .shape = {kN, kH, kPhi, kDv},
                    .meaning = "the memory, M transposed",
-                   .rounded = true});
+                   .role = EntryRole::kWrittenMatrix});
   if (recipe.optimizer.momentum) {
     specs.push_back({"state.momentum", {kN, kH, kPhi, kDv}, "the last update"});
   }
@@ -67,11 +73,10 @@ void AddPairs(const Recipe& recipe, Specs& specs) {
     specs.push_back({.name = std::string(name),
                      .shape = {kN, kS, kH, columns},
                      .meaning = meaning,
-                     .narrow = true,
                      .role = EntryRole::kPairs});
   };
-  rows("state.k", Axis::kKeyDim, "the keys, oldest first");
-  rows("state.v", kDv, "the values");
+  rows(kKeys, Axis::kKeyDim, "the keys, oldest first");
+  rows(kValues, kDv, "the values");
   if (recipe.weights.decay != Decay::kNone || recipe.weights.importance != Importance::kNone) {
     specs.push_back({.name = "state.log_weight",
                      .shape = {kN, kS, kH},
@@ -81,7 +86,6 @@ void AddPairs(const Recipe& recipe, Specs& specs) {
   specs.push_back({.name = "state.length",
                    .shape = {kN, kH},
                    .meaning = "number of valid pairs; what follows is padding",
-                   .counts = true,
                    .role = EntryRole::kPairCount});
 }
 
@@ -99,7 +103,7 @@ void AddDictionary(Specs& specs) {
                    {kN, kH, kBudget, kBudget},
                    "L, lower triangular: L L^T = s(D, D); coordinates are L^-1 s(D, k); the row of "
                    "a key with s(d, d) > 2^32 in units of -sqrt(s(d, d))"});
-  specs.push_back({"state.count", {kN, kH}, "keys of the dictionary so far", true});
+  specs.push_back({"state.count", {kN, kH}, "keys of the dictionary so far", EntryRole::kKeyCount});
 }
 
 void AddNetwork(const Recipe& recipe, Specs& specs) {
@@ -107,26 +111,28 @@ void AddNetwork(const Recipe& recipe, Specs& specs) {
   const bool batches = optimizer.mini_batch > 1;
   const bool adam = optimizer.adapt == Adapt::kAdam, adapts = optimizer.adapt != Adapt::kNone;
   const bool carries = adapts || optimizer.momentum || optimizer.weight_decay != WeightDecay::kNone;
-  const auto add = [&](const std::string& prefix, std::string_view weights,
-                       std::string_view biases) {
+  const auto add = [&](const std::string& prefix, std::string_view weights, std::string_view biases,
+                       EntryRole role = EntryRole::kMemory) {
     for (std::int64_t i = 1; i <= recipe.function.depth; ++i) {
       const Axis in = i == 1 ? Axis::kKeyDim : Axis::kHidden;
       const Axis hidden = recipe.function.gated ? Axis::kGatedHidden : Axis::kHidden;
       const Axis out = i == recipe.function.depth ? kDv : hidden;
-      specs.push_back({prefix + "w" + std::to_string(i), {kN, kH, in, out}, weights});
+      specs.push_back({prefix + "w" + std::to_string(i), {kN, kH, in, out}, weights, role});
       if (recipe.function.bias) {
-        specs.push_back({prefix + "b" + std::to_string(i), {kN, kH, out}, biases});
+        specs.push_back({prefix + "b" + std::to_string(i), {kN, kH, out}, biases, role});
       }
     }
   };
   add("state.",
       batches && !carries ? "weights where the mini-batch began, input first"
                           : "weights, input first",
-      "biases");
+      "biases", EntryRole::kParameters);
   if (batches)
-    specs.push_back({"state.position", {kN, kH}, "tokens of the mini-batch so far", true});
+    specs.push_back(
+        {"state.position", {kN, kH}, "tokens of the mini-batch so far", EntryRole::kPosition});
   if (batches && !carries) {
-    add("state.g_", "sum of step times gradient in this mini-batch", "the same of the biases");
+    add("state.g_", "sum of step times gradient in this mini-batch", "the same of the biases",
+        EntryRole::kMiniBatch);
   }
   if (optimizer.momentum) {
     add("state.s_", adam ? "the mean gradient" : "the last update", "the same of the biases");
@@ -136,7 +142,8 @@ void AddNetwork(const Recipe& recipe, Specs& specs) {
         "the same of the biases");
   }
   if (batches && carries) {
-    add("state.anchor_", "weights where the mini-batch began", "biases where it began");
+    add("state.anchor_", "weights where the mini-batch began", "biases where it began",
+        EntryRole::kMiniBatch);
   }
 }
 
@@ -158,9 +165,24 @@ std::vector<StateSpec> StateSpecs(const Recipe& recipe) {
     case Family::kNetwork: AddNetwork(recipe, specs); break;
   }
   if (recipe.function.features == FeatureMap::kCosformer) {
-    specs.push_back({"state.position", {kN, kH}, "tokens so far", true});
+    specs.push_back({"state.position", {kN, kH}, "tokens so far", EntryRole::kPosition});
   }
   return specs;
+}
+
+DType ArithmeticType(const Inputs& inputs, const State& state) {
+  const auto is_wide = [](const TensorView& view) {
+    return view.defined() && view.dtype() == DType::kFloat64;
+  };
+  bool carried = false, wide = false;
+  for (const State::Entry& entry : state.entries()) {
+    const std::string_view name = entry.name;
+    if (name != kMemory && name != kKeys && name != kValues && name != kFirstWeights) continue;
+    carried = true;
+    wide = wide || is_wide(entry.view);
+  }
+  if (!carried) wide = is_wide(inputs.v.defined() ? inputs.v : inputs.q);
+  return wide ? DType::kFloat64 : DType::kFloat32;
 }
 
 }  // namespace ttr

@@ -126,7 +126,7 @@ TEST(GradientDescent, ManyStepsReachLeastSquares) {
 }
 
 TEST(GradientDescent, IsGradientDescentOnTheMemory) {
-  // The same steps taken on M: M <- M + eta (B - M A).
+  // Steps taken on M: M <- M + eta (B - M A).
   Recipe recipe = Iterative(Solver::kGradient, 5);
   recipe.optimizer.eta = .03;
   const Twins twins(recipe, 4, 3, 12, 13);

@@ -25,7 +25,7 @@ inline Token Pair(const Vector& k, const Vector& v) {
   return token;
 }
 
-/// The same with a step size.
+/// A pair with a step size.
 inline Token Pair(const Vector& k, const Vector& v, double step) {
   Token token = Pair(k, v);
   token.step = Vector::Constant(1, step);

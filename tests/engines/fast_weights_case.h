@@ -48,7 +48,7 @@ struct Problem {
 
   Call call() const;
 
-  /// The same inputs, restricted to tokens begin .. begin + count (not packed).
+  /// The inputs, restricted to tokens begin .. begin + count (not packed).
   Call Range(std::int64_t begin, std::int64_t count) const;
 };
 

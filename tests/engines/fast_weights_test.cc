@@ -86,7 +86,7 @@ TEST(FastWeights, ColumnsOfTheMemoryDoNotDependOnEachOther) {
   Case narrow = wide;
   narrow.value_dim = 32;
   const Problem some(narrow);
-  // The same problem, seen through the first columns of the wide tensors.
+  // The problem, seen through the first columns of the wide tensors.
   Problem part(wide);
   Call call = part.call();
   for (TensorView* view : {&call.v, &call.y, &call.state}) *view = view->Slice(3, 0, 32);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr DType kFloating[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16};
 
-/// Of number i of a contiguous [B, T, H, D].
+/// The parameter that number i of a contiguous [B, T, H, D] takes.
 double ParameterOf(const Tensor& tensor, std::int64_t i, std::int64_t heads, std::int64_t dim,
                    double otherwise) {
   if (!tensor.defined()) return otherwise;
@@ -19,7 +19,7 @@ double ParameterOf(const Tensor& tensor, std::int64_t i, std::int64_t heads, std
   return LoadElement(tensor.data(), tensor.dtype(), row ? head * dim + channel : head);
 }
 
-/// Of outputs that are narrower than the arithmetic.
+/// What storing adds to the error, where outputs are narrower than the arithmetic.
 double StorageOf(DType outputs, DType data) {
   if (outputs == DType::kBFloat16) return Epsilon(outputs) / 2;
   return outputs == DType::kFloat32 && data == DType::kFloat64 ? Epsilon(outputs) / 2 : 0;

@@ -42,7 +42,7 @@ GradientArrays Recurrence(const GradientShape& shape, const GradientArrays& inpu
 GradientArrays ReverseMode(const GradientShape& shape, const GradientArrays& inputs,
                            const GradientArrays& d, GradientArrays* magnitudes);
 
-/// The same, of the engine in T, for which the recurrence saves memories and errors. Scratch and
+/// Gradients by the engine in T, for which the recurrence saves memories and errors. Scratch and
 /// gradients begin as NaN.
 template <class T>
 GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays& inputs,

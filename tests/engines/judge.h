@@ -43,7 +43,7 @@ class Errors {
   /// The error of every entry.
   virtual definition::Matrix State() const = 0;
 };
-/// Of a memory that starts as `re` (and `im`).
+/// Makes the errors of a memory that starts as `re` (and `im`).
 using MakeErrors = std::function<std::unique_ptr<Errors>(const definition::Constants& constants,
                                                          const definition::Matrix& re,
                                                          const definition::Matrix& im)>;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Of the rows from `begin` on, how many lie in the interval of their forecast.
+// How many rows from `begin` on lie in the interval of their forecast.
 std::int64_t RowsInside(Forecaster forecaster, const std::vector<double>& rows,
                         std::int64_t begin) {
   std::int64_t inside = 0;

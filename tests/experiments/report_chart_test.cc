@@ -111,7 +111,7 @@ TEST(Axis, LogarithmicTicksArePowers) {
 TEST(Axis, RangeCoversTheDataAndPassesOverGaps) {
   const Range range = AxisRange({}, {kNan, 2, 10, INFINITY}, false);
   EXPECT_LT(range.low, 2);
-  EXPECT_GE(range.low, 0);  // Of values that are never negative.
+  EXPECT_GE(range.low, 0);  // values are never negative
   EXPECT_GT(range.high, 10);
   EXPECT_LT(range.high, 11);
   EXPECT_EQ(AxisRange({}, {2, 10}, true).low, 0);

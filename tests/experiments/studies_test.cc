@@ -248,7 +248,7 @@ TEST(Statistics, MeanAndItsError) {
 
 TEST(Statistics, AClaimNeedsTwoStandardErrors) {
   EXPECT_TRUE(Increasing("", {{"a", {1, 2, 3}}, {"b", {2, 3.1, 3.9}}}).holds);
-  // The same mean difference, of another sign at one seed.
+  // A mean difference as before, of another sign at one seed.
   EXPECT_FALSE(Increasing("", {{"a", {1, 2, 3}}, {"b", {4, 5, 0}}}).holds);
   EXPECT_FALSE(Increasing("", {{"a", {1}}, {"b", {1}}}).holds);
   EXPECT_FALSE(Increasing("", {{"a", {1, 2}}, {"b", {3, std::nan("")}}}).holds);

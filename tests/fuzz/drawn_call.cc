@@ -136,11 +136,11 @@ void DrawnCall::DrawState(Source& source) {
   for (const State::Entry& entry : left.entries()) {
     const auto& specs = layer.requirements().state;
     const StateSpec& spec = *std::ranges::find(specs, entry.name, &StateSpec::name);
-    DType dtype = spec.counts ? DType::kInt64 : dtype_;
-    if (mixed && !spec.counts) dtype = source.Any(kDTypes);
-    if (dtype == DType::kBFloat16 && !spec.narrow) dtype = DType::kFloat32;
+    DType dtype = spec.counts() ? DType::kInt64 : dtype_;
+    if (mixed && !spec.counts()) dtype = source.Any(kDTypes);
+    if (dtype == DType::kBFloat16 && spec.role != EntryRole::kPairs) dtype = DType::kFloat32;
     wild_ = wild_ || dtype == DType::kBFloat16 ||
-            (dtype_ == DType::kFloat64 && dtype != dtype_ && !spec.counts);
+            (dtype_ == DType::kFloat64 && dtype != dtype_ && !spec.counts());
     state.Set(entry.name, Tensor::Copy(entry.view, dtype));
   }
 }

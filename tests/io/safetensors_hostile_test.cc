@@ -240,7 +240,7 @@ TEST(HostileFile, RepeatedKeys) {
   const std::string tensor = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_EQ(ErrorOf(FileOf("{\"x\":" + tensor + ",\"x\":" + tensor + "}", 8)),
             "[safetensors] tensor 'x' in FILE must be given once but is repeated");
-  // The same name, written in another way.
+  // A name that is written in another way is still the name.
   EXPECT_EQ(ErrorOf(FileOf("{\"x\":" + tensor + ",\"\\u0078\":" + tensor + "}", 8)),
             "[safetensors] tensor 'x' in FILE must be given once but is repeated");
   EXPECT_EQ(ErrorOfTensor(R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})", 8),

@@ -315,7 +315,7 @@ TEST(MatrixTiles, AreThoseThatWereAskedFor) {
   const long none = count(Bf16Products::kPairs);
   if (none < 0) GTEST_SKIP() << "another target";
   EXPECT_EQ(none, 0);
-  // Of either memory: shapes, two registers zeroed, twice 32 rows (three registers loaded, two
+  // Either memory takes: shapes, two registers zeroed, twice 32 rows (three registers loaded, two
   // products), two registers stored, and no shapes again.
   EXPECT_EQ(count(Bf16Products::kTiles), 2 * (1 + 2 + 2 * (3 + 2) + 2 + 1));
 }

@@ -1,4 +1,4 @@
-// The same bits, as layer.h promises them, in scratch of the size that it says.
+// Bits are the same where layer.h promises it, in scratch of the size that it says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ std::vector<std::string> FastRecipes() {
   std::vector<std::string> names = test::LayerRecipes();
   std::erase_if(names, [](const std::string& name) {
     const Recipe recipe = ParseRecipe(name);
-    // Of degree 3 these sizes are the definition's, of degree 2 they are slow.
+    // These sizes are the definition's at degree 3, and slow at degree 2.
     const bool many =
         recipe.function.kind == FunctionClass::kPolynomial && recipe.function.degree > 1;
     return MakePlan(recipe).engine == kDefinition || many;

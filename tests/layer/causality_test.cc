@@ -124,7 +124,7 @@ class Spoiler {
   CounterRandom random_;
 };
 
-// Of the first t tokens.
+// Looks at the first `rows` tokens.
 bool HaveSameBits(const TensorView& a, const TensorView& b, std::int64_t rows) {
   const Tensor x = Tensor::Copy(a.Slice(1, 0, rows)), y = Tensor::Copy(b.Slice(1, 0, rows));
   const auto bytes = static_cast<std::size_t>(x.elements()) * SizeOf(x.dtype());

@@ -60,7 +60,7 @@ class Decoding : public ::testing::TestWithParam<std::string> {
     for (std::int64_t t = 0; t < tokens; ++t) Step(call, t, decoder);
     return decoder;
   }
-  // The same with its tensors written after every token.
+  // The state after so many tokens, its tensors written after every one.
   State Plain(std::int64_t tokens) const {
     State state;
     for (std::int64_t t = 0; t < tokens; ++t) Step(layer, call, t, state);

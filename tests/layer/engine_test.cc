@@ -146,7 +146,7 @@ TEST_P(EngineLayer, AgreesWithTheDefinitionInNarrowTypes) {
   }
 }
 
-// The same numbers as columns of wider rows, which begin anywhere.
+// Makes inputs columns of wider rows, which begin anywhere.
 void Widen(Call& call, std::vector<Tensor>& memory) {
   for (const InputField& field : InputFields()) {
     TensorView& view = call.inputs.*field.view;

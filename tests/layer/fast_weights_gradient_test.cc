@@ -235,7 +235,7 @@ TEST_P(FastWeightsGradient, IsTheSameInFloat32) {
   const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
   const Gradients got = Differentiate(layer_, narrow.inputs, {}, dy, {});
-  // The same numbers in double precision.
+  // The inputs in double precision.
   Inputs wide = narrow.inputs;
   std::vector<Tensor> copies;
   for (const InputField& field : InputFields()) {
@@ -361,7 +361,7 @@ TEST_P(ForgottenGradient, IsZero) {
   };
   fill(0);
   const Gradients expected = Differentiate(defined_, call.inputs, initial, dy, {});
-  // The same from a memory that is no number, and is forgotten.
+  // Then from a memory that is no number, and is forgotten.
   fill(std::numeric_limits<double>::quiet_NaN());
   const TensorView& gates = call.inputs.log_decay;
   for (std::int64_t d = 0; d < gates.shape().elements() / dims_.tokens; ++d) {

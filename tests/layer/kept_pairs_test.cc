@@ -26,7 +26,9 @@ struct BoundPairs {
   BoundPairs(const Layer& layer, const Dims& dims, std::int64_t rows,
              DType dtype = DType::kFloat64) {
     for (const StateSpec& spec : layer.requirements().state) {
-      const DType made = spec.counts ? DType::kInt64 : spec.narrow ? dtype : DType::kFloat64;
+      const DType made = spec.counts()                    ? DType::kInt64
+                         : spec.role == EntryRole::kPairs ? dtype
+                                                          : DType::kFloat64;
       tensors.emplace_back(made, StateShape(spec, layer.recipe(), dims, rows));
       state.Bind(spec.name, tensors.back().view());
     }
@@ -154,7 +156,7 @@ TEST_P(KeptPairs, InBFloat16AreRoundedAsTheyAreWritten) {
   for (const char* recipe : {"softmax", "softmax{normalise_qk: true}"}) {
     const Layer layer = Of(recipe);
     const Call call(layer.recipe(), OneSequence(70), DType::kFloat32, 6);
-    // The same call on pairs that are rounded already.
+    // The call on pairs that are rounded already.
     const Call rounded(layer.recipe(), OneSequence(70), DType::kFloat32, 6);
     if (!layer.recipe().reading.normalise_qk) {
       CopyInto(Tensor::Copy(call.inputs.k, DType::kBFloat16), rounded.inputs.k);

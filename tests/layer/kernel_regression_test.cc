@@ -27,8 +27,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 test::Result RunNarrow(const Layer& layer, const Call& call, std::int64_t piece, State& state) {
   const Dims& dims = call.dims;
   for (const StateSpec& spec : layer.requirements().state) {
-    const DType wide = spec.counts ? DType::kInt64 : DType::kFloat32;
-    state.Set(spec.name, Tensor(spec.narrow ? DType::kBFloat16 : wide,
+    const DType wide = spec.counts() ? DType::kInt64 : DType::kFloat32;
+    state.Set(spec.name, Tensor(spec.role == EntryRole::kPairs ? DType::kBFloat16 : wide,
                                 StateShape(spec, layer.recipe(), dims, dims.tokens)));
   }
   test::Result result{Tensor(DType::kFloat32, OutputShape(dims)), {}, {}};

@@ -76,7 +76,7 @@ const std::vector<std::string> kRecipes = {
     "decay(scalar) | linear | conjugate_gradient(steps: 80, ridge: 0.5, ridge_kind: constant, "
     "preconditioner: low_rank, rank: 2)",
     "kalmanet{ridge_kind: fading, ridge: 0.5, decay: 0.98, steps: 500}",
-    // Of the steps.
+    // Steps.
     "batch_gd{eta_kind: constant, eta: 0.1}",
     "batch_gd{eta_kind: constant, steps: 3, eta: 0.05, decay: scalar, importance: input, read: "
     "before}",
@@ -155,7 +155,7 @@ State RandomGradient(const State& state, std::uint64_t seed) {
   return gradient;
 }
 
-// Of a symmetric matrix only the sum of the two gradients of an entry means anything.
+// Only the sum of the two gradients of an entry means anything where a matrix is symmetric.
 void Symmetrise(Gradients& gradients) {
   const TensorView a = gradients.initial.Get("state.a");
   if (!a.defined()) return;

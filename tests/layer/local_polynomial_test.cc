@@ -175,7 +175,7 @@ TEST_P(LocalPolynomial, MeetsKeysThatAreTheQuery) {
 }
 
 TEST_P(LocalPolynomial, SpansScalesThatAreFarApart) {
-  // Of a cubic's monomials, 10^-9 to 1: the condition of its normal equations is the square of
+  // A cubic's monomials are 10^-9 to 1: the condition of its normal equations is the square of
   // what a disturbance tells.
   const std::int64_t scales = layer.recipe().function.degree == 3 ? 3 : 5;
   const Dims dims = test::TwoMemories(60, 3, 3);
@@ -304,7 +304,7 @@ TEST(LocalPolynomials, WithoutForgettingAreTheSame) {
   }
 }
 
-// Of 64 channels and a ridge that is no smaller than the variances, conjugate gradients.
+// Conjugate gradients fit 64 channels where the ridge is no smaller than the variances.
 TEST(LocalPolynomials, OfManyChannelsAreThoseOfTheDefinition) {
   const Dims dims = test::TwoMemories(96, 64, 3);
   for (const char* recipe :
@@ -336,7 +336,7 @@ TEST(LocalPolynomials, DoNotKnowTheOrderOfThePast) {
   EXPECT_LE(LargestDifference(before.view().Slice(1, 89, 1), after.view().Slice(1, 89, 1)), 1e-11);
 }
 
-// Of more monomials than systems are solved for the definition answers, on the same state.
+// The definition answers where there are more monomials than systems are solved for.
 TEST(LocalPolynomials, OfManyMonomialsRunOnTheDefinition) {
   const Dims dims = test::TwoMemories(8, 22, 2);
   const Layer layer(ParseRecipe("local_quadratic")), defined(layer.recipe(), kDefinition);

@@ -115,7 +115,7 @@ class EveryLayer : public testing::TestWithParam<ZooEntry> {
 bool Counts(const Recipe& recipe, std::string_view name) {
   const std::vector<StateSpec> specs = StateSpecs(recipe);
   return std::ranges::any_of(
-      specs, [&](const StateSpec& spec) { return spec.name == name && spec.counts; });
+      specs, [&](const StateSpec& spec) { return spec.name == name && spec.counts(); });
 }
 
 std::vector<ZooEntry> CausalLayers() {

@@ -152,7 +152,7 @@ TEST_P(NetworkGradient, OfManyPartsIsThatOfTheDefinition) {
               10 * Tolerance());
 }
 
-// Of sizes that fill vectors, over mini-batches, their parts, and pieces between checkpoints.
+// Sizes fill vectors, over mini-batches, their chunks, and pieces between checkpoints.
 TEST_P(NetworkGradient, AlongADirectionIsThatOfTheDefinition) {
   const Call call(layer_.recipe(), Sizes(100, 16), DType::kFloat64, 11, true);
   Scale(call.inputs.step, 0.1);

@@ -219,7 +219,7 @@ TEST_P(SavedGradient, IsTheSameInFloat32OnEveryTarget) {
   const Dims dims = SomeDims(layer_.recipe(), 140, 2);
   const Call narrow(layer_.recipe(), dims, DType::kFloat32, 5, true);
   const Tensor dy = OutputGradient(dims, DType::kFloat32);
-  // The same numbers in double precision.
+  // The inputs in double precision.
   Inputs wide = narrow.inputs;
   std::vector<Tensor> copies;
   for (const InputField& field : InputFields()) {
@@ -326,7 +326,7 @@ TEST_F(Saved, MustBeWhatForwardLeft) {
   const std::string expected =
       "[Backward] saved must be what Forward left there for the same inputs but is something else";
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);
-  // Of another call, and of another place of its own.
+  // What another call saved, and what lies at another place of this one's.
   const Call shorter(layer_.recipe(), SomeDims(layer_.recipe(), 69, 2), DType::kFloat32, 4, true);
   Answers(layer_, shorter.inputs, {}, shorter.dims, DType::kFloat32, {.saved = saved_});
   EXPECT_EQ(MessageOf([&] { Backward({.saved = saved_}); }), expected);

@@ -97,7 +97,7 @@ TEST(ScanGradients, OfAForgottenPastAreZero) {
   call.inputs.v.Set({0, 2, 1, 2}, std::numeric_limits<double>::quiet_NaN());
   const Tensor dy =
       Normal(DType::kFloat64, {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim}, 6);
-  // Of what was forgotten nobody asks, so that its NaN belongs to no loss.
+  // Nobody asks for what was forgotten, so that its NaN belongs to no loss.
   for (std::int64_t before = 2; before < t; ++before) dy.view().Set({0, before, 1, 2}, 0);
   const Gradients got = Differentiate(layer, call.inputs, {}, dy, {});
   EXPECT_EQ(got.inputs.log_decay.At({0, t, 1, 2}), 0);

@@ -41,7 +41,8 @@ State DrawnState(const Layer& layer, const Inputs& inputs, Memory& draws) {
     const StateSpec& spec =
         *std::ranges::find(layer.requirements().state, entry.name, &StateSpec::name);
     constexpr DType kAll[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16};
-    const DType dtype = spec.counts ? DType::kInt64 : kAll[draws.Below(spec.narrow ? 3 : 2)];
+    const DType dtype =
+        spec.counts() ? DType::kInt64 : kAll[draws.Below(spec.role == EntryRole::kPairs ? 3 : 2)];
     state.Set(entry.name, Tensor::Copy(entry.view, dtype));
   }
   return state;

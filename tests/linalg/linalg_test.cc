@@ -204,7 +204,7 @@ TYPED_TEST(Linalg, CholeskyAndBothSolves) {
   });
 }
 
-// Of n rows the last is a sum of others (or zero, or NaN): there the factor stops, and rows before
+// The last of n rows is a sum of others (or zero, or NaN): there the factor stops, and rows before
 // it are right.
 TYPED_TEST(Linalg, CholeskyStopsAtAPivotThatIsNone) {
   using T = TypeParam;

@@ -57,8 +57,8 @@ TEST(CheckInputs, TakesEveryLayerOfTheZooAndTellsItsSizes) {
   }
 }
 
-// Of any recipe: what it requires must be there, what it does not take must not, and no axis of any
-// input may change alone.
+// What a recipe requires must be there, what it does not take must not, and no axis of any input
+// may change alone: for any recipe.
 TEST(CheckInputs, NamesTheInputThatIsWrong) {
   RandomRecipes random(8);
   for (int i = 0; i < 400; ++i) {

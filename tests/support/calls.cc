@@ -53,7 +53,7 @@ void TrimPairs(const Recipe& recipe, State& state) {
   }
   for (const StateSpec& spec : StateSpecs(recipe)) {
     const TensorView view = state.Get(spec.name);
-    if (spec.counts || !view.defined()) continue;
+    if (spec.counts() || !view.defined()) continue;
     Tensor trimmed = Tensor::Copy(view.Slice(1, 0, rows));
     const std::int64_t width = view.rank() == 4 ? view.size(3) : 1;
     for (std::int64_t i = 0; i < trimmed.elements(); ++i) {

@@ -60,7 +60,7 @@ class Drawn {
     return 1 + static_cast<std::int64_t>(random_.Below(static_cast<std::uint64_t>(most)));
   }
 
-  // The same inputs, of other last digits.
+  // Changes the last digits of the inputs.
   void Disturb(const Call& call) {
     for (const InputField& field : InputFields()) {
       const TensorView& view = call.inputs.*field.view;

@@ -21,7 +21,7 @@ Tensor GradientOfOutputs(const Call& call) {
 State FinalGradient(const Layer& layer, const Call& call) {
   State state = RandomState(layer, call.inputs, 20);
   for (const StateSpec& spec : layer.requirements().state) {
-    if (spec.counts) continue;
+    if (spec.counts()) continue;
     const Shape shape = StateShape(spec, layer.recipe(), call.dims, 12);
     state.Set(spec.name, Normal(DType::kFloat64, shape, 21));
   }

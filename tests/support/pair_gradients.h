@@ -17,7 +17,7 @@ void ExpectGradientsOfTheDefinition(const Layer& layer, double tolerance);
 // A pair of importance 0 takes no part, and yet has a slope: that of the definition.
 void ExpectSlopesAtNoImportance(const Layer& layer);
 
-// Of two memories in float32.
+// Two memories in float32.
 void ExpectSameGradientsOnAnyThreads(const Layer& layer, std::int64_t tokens);
 
 // Those of a whole sequence in float32, also from what the forward pass saved, are those in float64

@@ -60,8 +60,8 @@ Matrix MakeKeys(Keys keys, std::int64_t tokens, std::int64_t dim, CounterRandom&
   return rows;
 }
 
-// Of A x = q, of which the definition sees the directions that are no rounding on a diagonal of
-// ones.
+// Condition of A x = q: the definition sees the directions of A, scaled to a diagonal of ones, that
+// are no rounding.
 Condition ConditionOf(const Matrix& a, const Matrix& b) {
   Vector scale = a.diagonal();
   for (double& x : scale) x = x > 0 ? 1 / std::sqrt(x) : 0;

@@ -36,10 +36,11 @@ struct Condition {
   double memory = 0;  // |M|_F
 };
 
-// Of every token and memory, [T][B][H], from the states of the definition. The call is float64.
+// The condition of every token and memory, [T][B][H], from the states of the definition. The call
+// is float64.
 std::vector<Condition> Conditions(const Call& call);
 
-// Of every answer, [B][T][heads of y]: |phi(q)|, with the 1 of an affine memory.
+// For every answer, [B][T][heads of y], |phi(q)|, with the 1 of an affine memory.
 std::vector<double> QueryLengths(const Call& call);
 
 }  // namespace ttr::test

@@ -12,20 +12,21 @@ namespace ttr::tools {
 namespace {
 
 std::string Write(const test::TempFolder& folder, const std::string& text) {
-  const std::string path = (folder.path() / "mqar-trained.csv").string();
+  const std::string path = (folder.path() / "mqar-trained.json").string();
   std::ofstream(path) << text;
   return path;
 }
 
 TEST(Demo, DrawsAPanelForEachArchitectureAndNumberOfPairs) {
   const test::TempFolder folder;
-  const report::Section section = TrainedSection(
-      Write(folder,
-            "method,architecture,pairs,width,rate,tokens,accuracy,standard_error,seeds,seconds\n"
-            "RLS,strict,64,64,0.01,256,0.9712,0.0031,3,70\n"
-            "RLS,strict,64,64,0.01,512,0.9702,0.0030,3,70\n"
-            "RLS,gate,128,64,0.01,512,0.9962,,1,70\n"
-            "softmax,gate,128,64,0.01,512,1.0,,1,70\n"));
+  const report::Section section =
+      TrainedSection(Write(folder,
+                           R"({"title": "Recall of trained layers", "panels": [
+  {"title": "strict, P = 64, d = 64", "series": [
+    {"name": "RLS", "x": [256, 512], "y": [0.9712, 0.9702], "low": [0.9681, 0.9672],
+     "high": [0.9743, 0.9732]}]},
+  {"title": "gate, P = 128, d = 64", "series": [
+    {"name": "RLS", "x": [512], "y": [0.9962]}, {"name": "softmax", "x": [512], "y": [1.0]}]}]})"));
   ASSERT_EQ(section.figures.size(), 1U);
   const std::string& svg = section.figures[0].svg;
   for (const char* text : {"strict, P = 64, d = 64", "gate, P = 128, d = 64", "RLS", "softmax"}) {
@@ -34,14 +35,14 @@ TEST(Demo, DrawsAPanelForEachArchitectureAndNumberOfPairs) {
   EXPECT_EQ(section.command, "python -m ttr.experiments mqar");
 }
 
-TEST(Demo, RefusesAnotherTable) {
+TEST(Demo, RefusesWhatIsNoChart) {
   const test::TempFolder folder;
   const std::string path = Write(folder, "method,pairs\nRLS,64\n");
   try {
     TrainedSection(path);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("a column architecture"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("must be a chart as JSON"), std::string::npos)
         << error.what();
   }
 }

@@ -70,7 +70,7 @@ TEST(Doctor, FindsProductsOfBFloat16ExactByPairsAndByTiles) {
   }
 }
 
-// Of `comparison`, with the numbers of every `every`-th output times `factor`.
+// The judgement of `comparison` with the numbers of every `every`-th output times `factor`.
 Judgement Spoilt(Comparison comparison, double factor, std::size_t every = 1) {
   const std::size_t outputs = comparison.conditions.size();
   const std::size_t width = comparison.computed.as<double>().size() / outputs;

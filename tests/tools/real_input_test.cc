@@ -291,7 +291,7 @@ TEST(Recall, SmallTextInTableAndFilesOut) {
        {"recall.csv", "recall.json", "recall_curve.csv", "recall.svg", "recall.png"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / "out" / file)) << file;
   }
-  // The same from a file, by default with all memories; and bytes.
+  // Words from a file, by default with all memories; and bytes.
   Write(folder / "t.txt", text);
   const Outcome file = Ttr({"recall", folder / "t.txt"});
   EXPECT_EQ(file.code, 0) << file.err;

@@ -20,7 +20,7 @@ struct TensorFile {
 /// Error: names the file and the tensor. SystemError: the file cannot be read.
 TensorFile ReadSafetensors(const std::filesystem::path& path);
 
-/// Writes a file, atomically: to a temporary file beside it, synced, then renamed. The same content
+/// Writes a file, atomically: to a temporary file beside it, synced, then renamed. Equal content
 /// gives the same bytes.
 void WriteSafetensors(const std::filesystem::path& path, const TensorFile& file);
 

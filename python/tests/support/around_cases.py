@@ -113,7 +113,7 @@ CASES: dict[str, Callable[[], Any]] = {
 
 
 def grads_of(function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor | None]:
-    """Of a sum of all outputs with weights of no pattern."""
+    """Gradients of a sum of all outputs with weights of no pattern."""
     outputs = function(*tensors)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     loss = sum((y * torch.linspace(-1, 2, y.numel()).reshape(y.shape)).sum() for y in outputs)

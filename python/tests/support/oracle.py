@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def widened(inputs: Arrays) -> Arrays:
-    """The same numbers in float64 (whole numbers as they are)."""
+    """The inputs in float64 (whole numbers as they are)."""
     return {n: a if a.dtype == np.int64 else a.astype(np.float64) for n, a in inputs.items()}
 
 

@@ -168,7 +168,7 @@ def results(function: Callable[..., Any], arguments: Arguments) -> dict[str, Ten
 
 
 def gradients(function: Callable[..., Any], arguments: Arguments) -> dict[str, Tensor]:
-    """Of every tensor, through every output."""
+    """Gradients of every tensor, through every output."""
     given = copied(arguments)
     leaves = {name: t.requires_grad_() for name, t in given.items() if isinstance(t, Tensor)}
     out = function(**given)

@@ -172,7 +172,7 @@ def test_what_is_cut_and_what_is_not() -> None:
         assert reason in str(refused.value)
 
 
-#: Of the systems that are solved, (|A| + ridge) / ridge from the first token on; else of the sums.
+#: Conditions: of the systems that are solved, (|A| + ridge) / ridge from the first token on; else of the sums.
 CONDITIONS = {"gated_deltanet": 10, "mesa": 60, "mlstm": 10, "affine_rls": 2000}
 
 

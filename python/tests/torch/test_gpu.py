@@ -21,7 +21,7 @@ from ttr.torch.nn import LanguageModel
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 
-# Of PyTorch's compiler and of the GPU library.
+# Warnings are those of PyTorch's compiler and of the GPU library.
 pytestmark = pytest.mark.filterwarnings("default")
 
 GPU = "cuda"
@@ -119,7 +119,7 @@ def test_tensors_of_two_devices() -> None:
 
 @pytest.mark.parametrize("name", ttr.zoo())
 def test_modules(name: str) -> None:
-    """The same numbers and gradients as on the CPU."""
+    """Numbers and gradients are those of the CPU."""
     # Before an iteration has converged, its two gradients differ by what is left of it.
     converged = name + "{steps: 100}" if name == "kalmanet" else name
     module, x = layer(converged), tokens()

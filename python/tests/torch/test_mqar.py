@@ -113,6 +113,9 @@ def test_runs_that_are_there_are_not_made_again(
         table = list(csv.DictReader(file))
     assert len(table) == 8 and {line["seeds"] for line in table} == {"2"}
     xml.etree.ElementTree.parse(tmp_path / "mqar-trained.svg")
+    (panel, *_) = json.loads((tmp_path / "mqar-trained.json").read_text())["panels"]
+    assert panel["title"] == "strict, P = 4, d = 8"
+    assert [line["name"] for line in panel["series"]] == ["RLS", "softmax"]
     assert "RLS" in capsys.readouterr().out
 
 

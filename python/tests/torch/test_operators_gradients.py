@@ -33,7 +33,7 @@ def function_of(
 
 @pytest.mark.parametrize("name", cases.WITH_GRADIENTS)
 def test_gradcheck(name: str) -> None:
-    """Of every input that a recipe takes and of its initial state, through y and the final one."""
+    """Gradients of every input of a recipe and of its initial state, through y and the final one."""
     inputs = cases.draw(name, optional=True, grad=True, **SMALL)
     reached = cases.reached(name, optional=True, **SMALL)
     state = {entry: t.requires_grad_() for entry, t in reached.items() if t.is_floating_point()}

@@ -23,7 +23,7 @@ RECIPES = [
     "kernel_ridge{window: 5}",
     "kernel_rls{budget: 4, importance: input}",
 ]
-#: Of these the engines have gradients.
+#: The engines have gradients of these.
 WEIGHTED = [
     "softmax{importance: input, decay: scalar, window: 9}",
     "softmax{importance: log, decay: scalar}",

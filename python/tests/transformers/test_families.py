@@ -25,7 +25,7 @@ from transformer_models import (
 
 
 def run(model: Any) -> dict[str, Tensor]:
-    """Of a prompt and some tokens behind it: logits and states; of the prompt alone: gradients.
+    """Logits and states of a prompt and some tokens behind it; gradients of the prompt alone.
 
     What is alike is one tensor: roundings are drawn anew in each, and some are smaller by luck.
     """

@@ -19,7 +19,7 @@ FAMILIES = ["qwen3_next", "kimi_linear", "mamba2", "mamba", "lfm2"]
 
 
 def losses(model: Any, steps: int) -> Tensor:
-    """Of a sequence whose next token follows from the one before it."""
+    """Losses on a sequence whose next token follows from the one before it."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator, seen = torch.Generator().manual_seed(0), []

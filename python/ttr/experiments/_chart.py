@@ -48,8 +48,13 @@ def describe(title: str, subtitle: str, panels: Sequence[Panel], x_label: str) -
 
 
 def chart(title: str, subtitle: str, panels: Sequence[Panel], x_label: str) -> str:
-    """The chart as SVG; empty, with a word on standard error, where the command cannot draw."""
-    text = json.dumps(describe(title, subtitle, panels, x_label), allow_nan=False)
+    """The chart as SVG, by `draw`."""
+    return draw(describe(title, subtitle, panels, x_label))
+
+
+def draw(described: dict[str, Any]) -> str:
+    """A chart as SVG; empty, with a word on standard error, where the command cannot draw."""
+    text = json.dumps(described, allow_nan=False)
     command = shutil.which("ttr")
     if command is None:
         print("ttr.experiments: no picture, which the command ttr draws", file=sys.stderr)

@@ -52,7 +52,7 @@ def fit(
 
 
 def _share(step: int, steps: int) -> float:
-    """Of the rate, at a step."""
+    """The share of the rate that a step takes."""
     warm = min(100, steps // 4)
     if step < warm:
         return (step + 1) / warm

@@ -68,7 +68,7 @@ class Gate:
         return len(self.axes) > 1 and self.axes[1] == "T"
 
     def array(self, keys: Array, value_dim: int) -> Array:
-        """Of the rows whose keys are [1, T, 1, Dk]."""
+        """The constant for rows whose keys are [1, T, 1, Dk]."""
         if self.value is None:
             return keys
         sizes = {"B": 1, "T": keys.shape[1], "H": 1, "Dk": keys.shape[3], "Dv": value_dim}

@@ -55,7 +55,7 @@ class LeadErrors:
         return self._rows % self._stride == 0
 
     def begin(self, forecasts: Array) -> None:
-        """Of the rows from the (horizon + 1)-th to the `ahead`-th to come."""
+        """Takes forecasts of the rows from the (horizon + 1)-th to the `ahead`-th to come."""
         self._paths.append(_Path(forecasts))
 
     def margins(self, level: float) -> Array:

@@ -178,7 +178,7 @@ class RowMemory:
         return Sums.of_state(state["state.a"], state["state"], ridge, origin, affine)
 
     def holding(self, sums: Sums, count: int) -> RowMemory:
-        """The same recipe, of other sums and so many rows."""
+        """A memory of this recipe that holds other sums, of so many rows."""
         new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
         state = new._whole_state()
         a, b = sums.state(self._ridge_within(count))

@@ -101,7 +101,7 @@ class FitResiduals:
 
     @classmethod
     def of(cls, decay: float, parameters: int, rss: Array, weights: Array) -> FitResiduals:
-        """Of a fit whose rss and rows are at hand."""
+        """Residuals of a fit whose rss and rows are at hand."""
         residuals = cls(decay, len(rss), parameters)
         residuals._sum.value = rss
         residuals.samples.add((weights > 0).astype(np.float64))

@@ -130,7 +130,7 @@ class RollingMemory:
         return ridge_of(self.recipe, self.decay, len(self))
 
     def residuals(self) -> FitResiduals:
-        """Of the fit, from the rows themselves; O(n p)."""
+        """Residuals of the fit, from the rows themselves; O(n p)."""
         keys, values, weights = self.rows()
         fit = LinearFit(self)
         faded = weights * self.decay ** np.arange(len(keys) - 1, -1, -1.0)
@@ -202,7 +202,7 @@ class _Suffixes:
 
 
 def _and_rows(sums: Sums, rows: Array, decay: float) -> Sums:
-    """Of later rows too."""
+    """Sums with later rows, too."""
     if len(rows) == 1:
         return sums.and_row(rows[0, :-1], float(rows[0, -1]))
     weights = rows[:, -1] * decay ** np.arange(len(rows) - 1, -1, -1.0)

@@ -44,7 +44,7 @@ class Even:
 
 @dataclasses.dataclass(frozen=True)
 class Months:
-    """The same day and time of every so-many-th month, or its last day."""
+    """A day and time of every so-many-th month, or the last day of each."""
 
     months: int
 
@@ -146,7 +146,7 @@ def _within_month(stamps: Stamps) -> tuple[Stamps, NDArray[np.bool_]]:
 
 
 def _most_common(gaps: Stamps) -> Any:
-    """Of several the smallest; numbers that differ by their rounding are one."""
+    """The most common gap, the smallest of several; numbers that differ by their rounding are one."""
     rounded = np.round(gaps / gaps.min(), 6) if gaps.dtype.kind == "f" else gaps
     values, counts = np.unique(rounded, return_counts=True)
     alike = gaps[rounded == values[np.argmax(counts)]]

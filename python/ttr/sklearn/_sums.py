@@ -38,7 +38,7 @@ class Sums:
 
     @staticmethod
     def of(affine: bool, key_dim: int, rows: Array, weights: Array) -> Sums:
-        """Of rows z [n, p + outputs] and weights [n]; O(n p^2)."""
+        """Sums of rows z [n, p + outputs] and weights [n]; O(n p^2)."""
         sums = Sums.none(affine, key_dim, rows.shape[1] - key_dim)
         sums.weight = float(weights.sum())
         if sums.weight == 0:
@@ -52,7 +52,7 @@ class Sums:
         return sums
 
     def and_row(self, row: Array, weight: float) -> Sums:
-        """Of one row z more; O(p^2)."""
+        """Sums with one row z more; O(p^2)."""
         if weight == 0:
             return self
         whole, keys = self.weight + weight, self._keys
@@ -65,13 +65,13 @@ class Sums:
         return Sums(True, whole, *_sum(self.high, self.low + share * apart), scatter)
 
     def faded(self, factor: float) -> Sums:
-        """Of the same rows, every weight times a factor."""
+        """Sums of these rows, every weight times a factor."""
         if factor == 1:
             return self
         return Sums(self.affine, self.weight * factor, self.high, self.low, self.scatter * factor)
 
     def and_rows_of(self, other: Sums) -> Sums:
-        """Of the rows of both."""
+        """Sums of the rows of both."""
         if self.weight == 0 or other.weight == 0:
             return self if other.weight == 0 else other
         whole = self.weight + other.weight
@@ -85,8 +85,8 @@ class Sums:
         return Sums(self.affine, whole, high, low, scatter)
 
     def without(self, other: Sums) -> Sums:
-        """Of the rows of this one but for those of the other: differences, so that what is left has
-        the absolute rounding errors of the whole."""
+        """Sums without the rows of the other. They are differences, so that what is left has the
+        absolute rounding errors of the whole."""
         if other.weight == 0:
             return self
         left = self.weight - other.weight

@@ -65,7 +65,7 @@ class LagWindow:
         return np.asarray(self._rows[-1] + (self._rows - self._rows[-1]).mean(0))
 
     def key(self) -> Window:
-        """Of a full window. Called once a row: it moves the running scale on."""
+        """The key of a full window. Called once a row: it moves the running scale on."""
         rows = self._rows[::-1]
         columns = rows.shape[1]
         if self.raw:

@@ -86,7 +86,7 @@ SWITCHES: tuple[str, ...] = tuple(
     a.name for a in torch.ops.ttr.backward.default._schema.arguments if a.kwarg_only
 )
 
-#: Of how many numbers the gradient is taken by differences, at most.
+#: Numbers whose gradient is taken by differences, at most.
 MOST_DIFFERENCES: int = torch.ops.ttr.most_differences.default()
 
 # ---- Sizes ---------------------------------------------------------------------------------------

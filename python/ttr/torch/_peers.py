@@ -50,7 +50,7 @@ def chunk_by_chunk(
 
 
 def of_transformers() -> Chunked | None:
-    """The same by transformers' fallback for a CPU; None where that is not installed."""
+    """The rule by transformers' fallback for a CPU; None where that is not installed."""
     try:
         from transformers.models.qwen3_next import modeling_qwen3_next as modelling
     except ImportError:

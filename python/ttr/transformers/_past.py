@@ -96,7 +96,7 @@ class _Journal:
 
 
 def _tokens(calls: list[Call]) -> int:
-    """Of the last calls, back to one that went another way."""
+    """Tokens of the last calls, back to one that went another way."""
     return sum(call.tokens for call in itertools.takewhile(lambda c: c.tokens, reversed(calls)))
 
 

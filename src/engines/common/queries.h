@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -61,6 +62,17 @@ struct QueriedTensors : PairTensors {
   std::int64_t value_dim() const {
     return v.defined() ? v.size(3) : state_v.defined() ? state_v.size(3) : y.size(3);
   }
+
+  QuerySizes sizes(const Sequences& all, const Heads& heads) const {
+    return {.key_dim = key_dim(),
+            .value_dim = value_dim(),
+            .heads = heads.memories,
+            .queries = heads.queries,
+            .sequences = all.count(),
+            .tokens = all.longest(),
+            .dtype = arithmetic,
+            .weighted = weighted()};
+  }
 };
 
 /// The pairs of one memory and the queries that read them: those of all tokens, a token's side by
@@ -72,20 +84,36 @@ struct QueriedPairs : KeptPairs {
   std::int64_t queries = 1;  // of a token
 };
 
-/// Memory `head` of sequence `n`; who asks adds how it is read, and weights.
-inline QueriedPairs QueriedPairsOf(const QueriedTensors& tensors, const Heads& heads,
-                                   const Sequence& sequence, std::int64_t n, std::int64_t head) {
+/// Memory `head` of sequence `n`; who asks adds its window and weights, where there are any.
+inline QueriedPairs QueriedPairsOf(const QueryOptions& options, const QueriedTensors& tensors,
+                                   const Heads& heads, const Sequence& sequence, std::int64_t n,
+                                   std::int64_t head) {
   QueriedPairs m{KeptPairsOf(tensors, heads, sequence, n, head)};
   m.key_dim = tensors.key_dim();
   m.value_dim = tensors.value_dim();
   m.queries = heads.queries;
-  if (tensors.bandwidth.defined()) m.bandwidth = tensors.bandwidth.At({head});
+  m.bandwidth = tensors.bandwidth.defined() ? tensors.bandwidth.At({head}) : options.bandwidth;
+  m.visible.causal = options.causal;
+  m.visible.before = options.read_before;
+  m.normalises = options.normalise_qk;
   if (!tensors.q.defined()) return m;
   m.q = HeadRowsOf(tensors.q, sequence, heads.QueryOf(head, tensors.q));
   m.y = HeadRowsOf(tensors.y, sequence, heads.OutputOf(head));
   m.status = HeadRowsOf(tensors.status, sequence, heads.OutputOf(head));
   m.rows = sequence.tokens * heads.queries;
   return m;
+}
+
+/// Bytes of the weights of one memory's pairs.
+inline std::size_t BytesOfWeights(const QuerySizes& sizes) {
+  return sizes.weighted ? ScratchBytesOf<PairWeights>(sizes.tokens) : 0;
+}
+
+/// Points a memory to its weights, where pairs have any and `at` is not null.
+inline void PointToWeights(const QuerySizes& sizes, std::byte* at, KeptPairs& m) {
+  if (!sizes.weighted || at == nullptr) return;
+  ScratchLayout layout(at);
+  m.weights = {sizes.tokens, layout};
 }
 
 /// The query head and the token of a row of queries or answers.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "ttr/dtype.h"
+
 namespace ttr::common {
 
 /// Bytes of a cache line. Every array of a scratch begins with one.
@@ -88,6 +90,13 @@ std::size_t ScratchBytesOf(const Args&... args) {
   ScratchLayout counter(nullptr);
   const Scratch scratch(args..., counter);
   return counter.bytes();
+}
+
+/// The bytes that Scratch<T>(args..., layout) takes, where T is the type of the arithmetic.
+template <template <class> class Scratch, class... Args>
+std::size_t ScratchBytesOf(DType arithmetic, const Args&... args) {
+  return arithmetic == DType::kFloat64 ? ScratchBytesOf<Scratch<double>>(args...)
+                                       : ScratchBytesOf<Scratch<float>>(args...);
 }
 
 }  // namespace ttr::common

@@ -29,8 +29,7 @@ struct Worker {
 };
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? common::ScratchBytesOf<Worker<double>>(options, sizes)
-                                        : common::ScratchBytesOf<Worker<float>>(options, sizes);
+  return common::ScratchBytesOf<Worker>(sizes.state, options, sizes);
 }
 
 /// What a call's heads share: memories first .. first + count of a group have inputs of their own.
@@ -57,8 +56,8 @@ GradientMemory GradientsOf(const Work& work, const BackwardCall& call, std::int6
            input.size(2) < work.heads.memories;
   };
   GradientMemory m;
-  work.PointTo(g, n, h, static_cast<Operands<Rows>&>(m));
-  work.PointTo(g, n, h, static_cast<StateOperands<Rows>&>(m));
+  work.PointTo(g, n, h, m.inputs);
+  work.PointTo(g, n, h, m.entries);
   work.PointTo(call.final, n, h, m.final);
   if (g.q.defined()) m.q_head_stride = g.q.stride(2);
   m.add_q = work.sizes.queries == 1 && shared(g.q);
@@ -86,7 +85,7 @@ void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std
     Memory& memory = memories[static_cast<std::size_t>(i)];
     memory = work.MemoryOf(n * work.heads.memories + first + i);
     memory.part.place = i;
-    slice(memory, memory.rows);
+    slice(memory, memory.dims.rows);
     gradients[static_cast<std::size_t>(i)] = GradientsOf(work, call, n, first + i, true);
   }
   for (bool goes_on = true; goes_on;) {

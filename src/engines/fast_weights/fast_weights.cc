@@ -74,7 +74,7 @@ void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
     memory.part.place = i;
-    memory.part.to = std::min(kSliceRows, memory.rows);
+    memory.part.to = std::min(kSliceRows, memory.dims.rows);
   }
   for (;;) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -82,9 +82,9 @@ void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       own.run(work.options, memory, next, own.scratch);
       memory.part.from = memory.part.to;
-      memory.part.to = std::min(memory.part.from + kSliceRows, memory.rows);
+      memory.part.to = std::min(memory.part.from + kSliceRows, memory.dims.rows);
     }
-    if (group[0].part.from == group[0].rows) return;
+    if (group[0].part.from == group[0].dims.rows) return;
   }
 }
 
@@ -126,12 +126,12 @@ void RollBackMemory(const Options& options, const Memory& memory, std::int64_t r
   const std::int64_t count = pending.count() - rows;
   pending.SetCount(count);
   const T* from = pending.beside(count);
-  for (const Rows& row : {memory.sum, memory.curvature}) {
+  for (const Rows& row : {memory.entries.sum, memory.entries.curvature}) {
     if (!row) continue;
-    WriteRow(from, memory.key_dim, row, 0, false);
+    WriteRow(from, memory.dims.key_dim, row, 0, false);
     from += pending.layout().key_rows;
   }
-  if (memory.maximum) WriteOne(from[0], memory.maximum, 0);
+  if (memory.entries.maximum) WriteOne(from[0], memory.entries.maximum, 0);
 }
 
 }  // namespace

@@ -30,38 +30,39 @@ void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
     LoadRow(rows, 0, 0, count, to);
     Pad(to, count, stride);
   };
-  load(memory.bonus, scratch.gathered.bonus, memory.key_dim);
+  load(memory.inputs.bonus, scratch.gathered.bonus, memory.dims.key_dim);
   if (memory.part.from > 0) {
     std::memcpy(&scratch.running, scratch.paused, sizeof(scratch.running));
     return;
   }
   Running<T>& running = scratch.running;
-  load(memory.sum, running.sum, memory.key_dim);
-  load(memory.curvature, running.curvature, memory.key_dim);
+  load(memory.entries.sum, running.sum, memory.dims.key_dim);
+  load(memory.entries.curvature, running.curvature, memory.dims.key_dim);
   running.lazy_decay = 1;
-  running.maximum = memory.maximum ? LoadOne<double>(memory.maximum, 0) : 0;
-  running.position =
-      memory.position ? static_cast<std::int64_t>(LoadOne<double>(memory.position, 0)) : 0;
+  running.maximum = memory.entries.maximum ? LoadOne<double>(memory.entries.maximum, 0) : 0;
+  running.position = memory.entries.position
+                         ? static_cast<std::int64_t>(LoadOne<double>(memory.entries.position, 0))
+                         : 0;
 }
 
 template <class T>
 void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
-  if (memory.part.to < memory.rows) {
+  if (memory.part.to < memory.dims.rows) {
     std::memcpy(scratch.paused, &scratch.running, sizeof(scratch.running));
     return;
   }
   auto store = [&](const Rows& rows, const T* from) {
-    if (rows) StoreRow(from, 0, 0, memory.key_dim, rows);
+    if (rows) StoreRow(from, 0, 0, memory.dims.key_dim, rows);
   };
-  store(memory.sum, scratch.running.sum);
-  store(memory.curvature, scratch.running.curvature);
-  if (memory.maximum) {
-    StoreRow(&scratch.running.maximum, 0, 0, 1, memory.maximum);
+  store(memory.entries.sum, scratch.running.sum);
+  store(memory.entries.curvature, scratch.running.curvature);
+  if (memory.entries.maximum) {
+    StoreRow(&scratch.running.maximum, 0, 0, 1, memory.entries.maximum);
   }
-  if (memory.position) {
+  if (memory.entries.position) {
     const auto position =
-        static_cast<double>(scratch.running.position + memory.rows / memory.steps);
-    StoreRow(&position, 0, 0, 1, memory.position);
+        static_cast<double>(scratch.running.position + memory.dims.rows / memory.dims.steps);
+    StoreRow(&position, 0, 0, 1, memory.entries.position);
   }
 }
 
@@ -82,12 +83,12 @@ void RunOne(const Options& options, const Memory& memory, const Memory& next, Sc
   } else {
     ChunkedRun<T>(options, memory, next, scratch).Run();
   }
-  if (memory.writes() || memory.part.to < memory.rows) StoreRunning(memory, scratch);
+  if (memory.writes() || memory.part.to < memory.dims.rows) StoreRunning(memory, scratch);
 }
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
-  if (memory.rows == 0) return;
+  if (memory.dims.rows == 0) return;
   if (memory.part.place == 0) return RunOne(options, memory, next, worker);
   Scratch<T> own = worker.At(memory.part.place);
   RunOne(options, memory, next, own);

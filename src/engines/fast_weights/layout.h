@@ -98,7 +98,10 @@ struct PendingPairRows {
 
 /// One memory, one sequence, a range of value columns: its inputs, its state and their sizes, and
 /// what a call does with it. "Row" r belongs to token r / steps.
-struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims {
+struct Memory {
+  Operands<Rows> inputs;        // absent: not given, or not looked at in this call
+  StateOperands<Rows> entries;  // of its state
+  MemoryDims dims;
   MemoryPart part;
   SavedPart saved;
   StatusRows status;
@@ -110,24 +113,24 @@ struct Memory : Operands<Rows>, StateOperands<Rows>, MemoryDims {
   double decay_factor = 1;  // of kConstant
   bool read_before = false;
 
-  bool writes() const { return v.data != nullptr; }
+  bool writes() const { return inputs.v.data != nullptr; }
   /// Heads that read the memory in this call.
-  std::int64_t readers() const { return q ? queries : 0; }
+  std::int64_t readers() const { return inputs.q ? dims.queries : 0; }
   /// Heads whose outputs are computed in this call.
-  std::int64_t outputs() const { return y ? queries : 0; }
+  std::int64_t outputs() const { return y ? dims.queries : 0; }
   // Asked as "steps > 1": of "steps == 1" compilers make an unconditional division, dozens of
   // cycles a row.
-  bool Starts(std::int64_t r) const { return !(steps > 1) || r % steps == 0; }
+  bool Starts(std::int64_t r) const { return !(dims.steps > 1) || r % dims.steps == 0; }
   /// Is the memory read at row r: the last of a token, or the first where it is read before?
   bool Reads(std::int64_t r) const {
-    return !(steps > 1) || r % steps == (read_before ? 0 : steps - 1);
+    return !(dims.steps > 1) || r % dims.steps == (read_before ? 0 : dims.steps - 1);
   }
-  std::int64_t Token(std::int64_t r) const { return steps > 1 ? r / steps : r; }
+  std::int64_t Token(std::int64_t r) const { return dims.steps > 1 ? r / dims.steps : r; }
 };
 
 /// The numbers of query head `query`.
 inline Rows QueryRows(const Memory& memory, std::int64_t query) {
-  Rows rows = memory.q;
+  Rows rows = memory.inputs.q;
   rows.data = static_cast<std::byte*>(rows.data) +
               query * memory.q_head_stride * static_cast<std::int64_t>(SizeOf(rows.dtype));
   return rows;
@@ -160,9 +163,9 @@ bool RowsAreInputs(const Options& options, const Memory& memory) {
                         options.preconditioned || options.correction != 0;
   const bool mapped = options.features.map != rows::Map::kNone || options.intercept;
   // Rows that meet decays per channel are taken in whole vectors.
-  const bool vectors = !options.by_channel() ||
-                       (!options.phase && !options.normalise_qk && memory.key_dim % kLine<T> == 0 &&
-                        memory.log_decay.dtype == DTypeOf<T>());
+  const bool vectors = !options.by_channel() || (!options.phase && !options.normalise_qk &&
+                                                 memory.dims.key_dim % kLine<T> == 0 &&
+                                                 memory.inputs.log_decay.dtype == DTypeOf<T>());
   // bfloat16 becomes columns of float as it is read, if nothing else is wanted of it.
   const bool widens =
       DTypeOf<T>() == DType::kFloat32 && !options.by_channel() && !options.normalise_qk;
@@ -170,7 +173,8 @@ bool RowsAreInputs(const Options& options, const Memory& memory) {
     return rows.dtype == DTypeOf<T>() || (widens && rows.dtype == DType::kBFloat16);
   };
   return !own_keys && !mapped && vectors && !options.step_reads_norm() && memory.writes() &&
-         memory.steps == 1 && fits(memory.k) && (!memory.q || fits(memory.q));
+         memory.dims.steps == 1 && fits(memory.inputs.k) &&
+         (!memory.inputs.q || fits(memory.inputs.q));
 }
 
 /// Are keys, queries and decays per channel used in place, without being gathered? They are where

@@ -148,17 +148,17 @@ struct Work {
     const auto [n, h, part] = common::Task::Of(item, heads.memories, columns.count);
     const common::Sequence sequence = sequences[n];
     Memory m;
-    PointTo(call, n, h, static_cast<Operands<Rows>&>(m));
+    PointTo(call, n, h, m.inputs);
     const std::int64_t state = sequences.StateRow(n);
-    PointTo(call, state, h, static_cast<StateOperands<Rows>&>(m));
+    PointTo(call, state, h, m.entries);
     // Where nothing is written, what a write would take is not looked at.
     if (!call.v.defined()) {
-      static_cast<Operands<Rows>&>(m) = {
-          .q = m.q, .features_w = m.features_w, .features_b = m.features_b};
+      m.inputs = {
+          .q = m.inputs.q, .features_w = m.inputs.features_w, .features_b = m.inputs.features_b};
     }
     m.read_before = options.read_before;
-    m.steps = call.v.defined() ? options.steps : 1;
-    m.rows = sequence.tokens * m.steps;
+    m.dims.steps = call.v.defined() ? options.steps : 1;
+    m.dims.rows = sequence.tokens * m.dims.steps;
     if (!call.decay_factors.empty()) {
       m.decay_factor = call.decay_factors[static_cast<std::size_t>(h)];
     }
@@ -173,7 +173,7 @@ struct Work {
         m.status.head_stride = status.stride(2);
       }
     }
-    m.part.to = m.rows;
+    m.part.to = m.dims.rows;
     if (call.deferred.defined()) {
       m.deferred.keys = StateOf(call.deferred, state, h);
       m.deferred.values =
@@ -181,12 +181,12 @@ struct Work {
     }
     if (sizes.pairs > 0) PointToPending(state, h, m);
     if (sizes.saved) PointToSaved(n, h, m);
-    if (call.features_w.defined()) m.features = call.features_w.size(1);
-    m.input_dim = sizes.input_dim;
-    m.key_dim = sizes.key_dim;
-    m.feature_dim = sizes.key_dim - (options.intercept ? 1 : 0);
-    m.value_dim = sizes.value_dim;
-    m.queries = sizes.queries;
+    if (call.features_w.defined()) m.dims.features = call.features_w.size(1);
+    m.dims.input_dim = sizes.input_dim;
+    m.dims.key_dim = sizes.key_dim;
+    m.dims.feature_dim = sizes.key_dim - (options.intercept ? 1 : 0);
+    m.dims.value_dim = sizes.value_dim;
+    m.dims.queries = sizes.queries;
     m.part.first_column = columns.First(part);
     m.part.end_column = m.part.first_column + columns.Columns(part);
     if (part > 0) {
@@ -221,14 +221,14 @@ struct Work {
   /// vectors comes first.
   template <class AnyMemory, class Visit>
   void ForShared(AnyMemory& memory, const Visit& visit) const {
-    const auto row = static_cast<std::size_t>(memory.key_dim);
+    const auto row = static_cast<std::size_t>(memory.dims.key_dim);
     visit(memory.deferred.keys,
           static_cast<std::size_t>(DeferredKeyBytes(memory.deferred.keys.dtype)));
     visit(memory.pending.keys, static_cast<std::size_t>(PendingKeyBytes()));
-    visit(memory.sum, row * SizeOf(memory.sum.dtype));
-    visit(memory.curvature, row * SizeOf(memory.curvature.dtype));
-    visit(memory.maximum, SizeOf(memory.maximum.dtype));
-    visit(memory.position, SizeOf(memory.position.dtype));
+    visit(memory.entries.sum, row * SizeOf(memory.entries.sum.dtype));
+    visit(memory.entries.curvature, row * SizeOf(memory.entries.curvature.dtype));
+    visit(memory.entries.maximum, SizeOf(memory.entries.maximum.dtype));
+    visit(memory.entries.position, SizeOf(memory.entries.position.dtype));
   }
 
   /// Points to the memory's part of what is saved.

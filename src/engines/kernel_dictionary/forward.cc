@@ -27,10 +27,8 @@ class Work {
 
   Memory MemoryOf(std::int64_t item) const {
     const std::int64_t n = item / heads_.memories, h = item % heads_.memories;
-    Memory m{common::QueriedPairsOf(call_, heads_, sequences_[n], n, h)};
-    if (!call_.bandwidth.defined()) m.bandwidth = options_.bandwidth;
+    Memory m{common::QueriedPairsOf(options_, call_, heads_, sequences_[n], n, h)};
     m.ridge = call_.ridge.defined() ? call_.ridge.At({h}) : options_.ridge;
-    m.normalises = options_.normalise_qk;
     m.e = common::StateOf(call_.e, n, h);
     m.r = common::StateOf(call_.r, n, h);
     m.keys = common::StateOf(call_.keys, n, h);

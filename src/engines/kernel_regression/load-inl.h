@@ -39,7 +39,7 @@ class PairLoader {
   }
 
  private:
-  /// Makes the pair's row that of a unit matrix, as it has no weight.
+  /// Gives a pair without weight the row of a unit matrix.
   void LeaveOut(std::int64_t i, T diagonal) const {
     std::fill(f_.keys.Row(i), f_.keys.Row(i) + f_.keys.stride, T(0));
     std::fill(f_.e.Row(i), f_.e.Row(i) + f_.e.stride, T(0));
@@ -48,7 +48,7 @@ class PairLoader {
     f_.inverse[i] = 0;
   }
 
-  /// Loads a pair. False where it has no part.
+  /// Loads a pair. False where it has no weight, or is not finite.
   bool LoadPair(std::int64_t i, std::int64_t block) const {
     const double log_weight = m_.weighted ? cn::OffsetOf(m_, i) : 0;
     if (log_weight == -std::numeric_limits<double>::infinity()) return false;
@@ -91,7 +91,7 @@ class PairLoader {
   const Factor<T>& f_;
 };
 
-/// Where prefixes cease to be finite: all of them, and channel by channel.
+/// Finds the pairs from which prefixes are not finite: in all channels, and channel by channel.
 template <class T>
 void FindNonfiniteAs(const Task& task, const Factor<T>& f, T* row) {
   const Memory& m = task.memory;
@@ -114,13 +114,13 @@ void FindNonfiniteAs(const Task& task, const Factor<T>& f, T* row) {
   }
 }
 
-/// k . q is scaled under these.
+/// Is k . q scaled under this kernel?
 inline bool HasScale(Kernel kernel) {
   return kernel == Kernel::kExponential || kernel == Kernel::kLinear;
 }
 
-/// A kernel of the distance, of one squared distance: its logarithm and the slopes of that, as
-/// LogKernel has them.
+/// A kernel of the distance at one squared distance: its logarithm, and the slopes of the logarithm
+/// as LogKernel has them.
 struct AtDistance {
   double log = 0, along = 0, by_width = 0;
 };
@@ -139,7 +139,7 @@ inline AtDistance OfDistance(Kernel kernel, double squares, double bandwidth) {
   return at;
 }
 
-/// k(a, b) and the gains of both, of one pair of rows, in double.
+/// k(a, b) of one pair of rows times the gains of both, in double.
 template <class T>
 double GainedKernel(const Options& options, const Memory& m, const T* a, const T* b, double left,
                     double right) {
@@ -155,7 +155,7 @@ double GainedKernel(const Options& options, const Memory& m, const T* a, const T
   return std::exp(left + right + OfDistance(options.kernel, squares, m.bandwidth).log);
 }
 
-/// Rows as columns, scaled as keys that are compared with.
+/// Rows of keys as columns, scaled where the kernel scales k . q.
 template <class T>
 void LoadColumns(const Options& options, const Block<T>& rows, std::int64_t count,
                  std::int64_t key_dim, const Block<T>& kt) {

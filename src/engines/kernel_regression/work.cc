@@ -4,21 +4,12 @@
 
 namespace ttr::kernel_regression {
 
-std::size_t BytesOfWeights(const Sizes& sizes) {
-  if (!sizes.weighted) return 0;
-  return common::ScratchBytesOf<common::PairWeights>(sizes.tokens);
-}
-
 std::size_t BytesOfFactor(const Sizes& sizes, std::int64_t pairs) {
-  return sizes.dtype == DType::kFloat64
-             ? common::ScratchBytesOf<Factor<double>>(pairs, sizes.key_dim, sizes.value_dim)
-             : common::ScratchBytesOf<Factor<float>>(pairs, sizes.key_dim, sizes.value_dim);
+  return common::ScratchBytesOf<Factor>(sizes.dtype, pairs, sizes.key_dim, sizes.value_dim);
 }
 
 std::size_t BytesOfScratch(const Sizes& sizes, std::int64_t pairs) {
-  return sizes.dtype == DType::kFloat64
-             ? common::ScratchBytesOf<Scratch<double>>(pairs, sizes.key_dim, sizes.value_dim)
-             : common::ScratchBytesOf<Scratch<float>>(pairs, sizes.key_dim, sizes.value_dim);
+  return common::ScratchBytesOf<Scratch>(sizes.dtype, pairs, sizes.key_dim, sizes.value_dim);
 }
 
 double FlopsOf(const Work& work) {
@@ -31,15 +22,9 @@ Work::Work(const Options& o, const Call& c)
     : options(o),
       call(c),
       sequences(c.sequences()),
-      heads(c.memory_heads(c.ridge.defined() ? c.ridge : c.bandwidth), c.q) {
-  sizes.key_dim = call.key_dim();
-  sizes.value_dim = call.value_dim();
-  sizes.heads = heads.memories;
-  sizes.sequences = sequences.count();
-  sizes.tokens = call.k.defined() ? sequences.longest() : 0;
-  sizes.queries = heads.queries;
-  sizes.dtype = call.arithmetic;
-  sizes.weighted = call.weighted();
+      heads(c.memory_heads(c.ridge.defined() ? c.ridge : c.bandwidth), c.q),
+      sizes{c.sizes(sequences, heads)} {
+  if (!call.k.defined()) sizes.tokens = 0;
   for (std::int64_t i = 0; call.state_k.defined() && i < memories(); ++i) {
     sizes.held = std::max(sizes.held, MemoryOf(i).visible.held);
   }
@@ -47,16 +32,9 @@ Work::Work(const Options& o, const Call& c)
 
 Memory Work::MemoryOf(std::int64_t item, std::byte* weights) const {
   const std::int64_t n = item / heads.memories, h = item % heads.memories;
-  Memory m{common::QueriedPairsOf(call, heads, sequences[n], n, h)};
-  if (!call.bandwidth.defined()) m.bandwidth = options.bandwidth;
+  Memory m{common::QueriedPairsOf(options, call, heads, sequences[n], n, h)};
   m.ridge = call.ridge.defined() ? call.ridge.At({h}) : options.ridge;
-  m.visible.causal = options.causal;
-  m.visible.before = options.read_before;
-  m.normalises = options.normalise_qk;
-  if (sizes.weighted && weights != nullptr) {
-    ScratchLayout layout(weights);
-    m.weights = {sizes.tokens, layout};
-  }
+  common::PointToWeights(sizes, weights, m);
   return m;
 }
 

@@ -32,8 +32,6 @@ struct Work {
 /// Flops of a call.
 double FlopsOf(const Work& work);
 
-/// Bytes of one memory's weights.
-std::size_t BytesOfWeights(const Sizes& sizes);
 /// Bytes of one memory's factor, and of a worker's scratch beside it.
 std::size_t BytesOfFactor(const Sizes& sizes, std::int64_t pairs);
 std::size_t BytesOfScratch(const Sizes& sizes, std::int64_t pairs);

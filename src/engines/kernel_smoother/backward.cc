@@ -12,12 +12,6 @@
 namespace ttr::kernel_smoother {
 namespace {
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return std::max(common::ScratchBytesOf<Scratch<T>>(sizes.key_dim, sizes.value_dim),
-                  common::ScratchBytesOf<GradientScratch<T>>(sizes.key_dim, sizes.value_dim));
-}
-
 std::int64_t QueryStride(const Sizes& sizes) {
   const std::int64_t width = linalg::RoundUp(sizes.key_dim, kUnit) + kUnit;
   return sizes.dtype == DType::kFloat64 ? linalg::StrideOf<double>(width)
@@ -31,8 +25,9 @@ struct Backwards {
   static std::size_t WeightBytes(const Sizes& sizes) { return BytesOfWeights(sizes); }
 
   static std::size_t WorkerBytes(const Sizes& sizes) {
-    return sizes.dtype == DType::kFloat64 ? BytesOfWorkerAs<double>(sizes)
-                                          : BytesOfWorkerAs<float>(sizes);
+    const std::int64_t keys = sizes.key_dim, values = sizes.value_dim;
+    return std::max(common::ScratchBytesOf<Scratch>(sizes.dtype, keys, values),
+                    common::ScratchBytesOf<GradientScratch>(sizes.dtype, keys, values));
   }
 
   /// Sums of whole blocks of queries.

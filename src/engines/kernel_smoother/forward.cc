@@ -11,14 +11,8 @@
 namespace ttr::kernel_smoother {
 namespace {
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return common::ScratchBytesOf<Scratch<T>>(sizes.key_dim, sizes.value_dim);
-}
-
 std::size_t BytesOfWorker(const Sizes& sizes) {
-  return sizes.dtype == DType::kFloat64 ? BytesOfWorkerAs<double>(sizes)
-                                        : BytesOfWorkerAs<float>(sizes);
+  return common::ScratchBytesOf<Scratch>(sizes.dtype, sizes.key_dim, sizes.value_dim);
 }
 
 /// Bytes of a memory's description, in whole lines.

@@ -94,10 +94,10 @@ class GradientPass {
   /// A block of pairs with all queries that see it.
   void PairBlock(std::int64_t pair, bool whole) {
     const std::int64_t count = linalg::RoundUp(PairsFrom(pair), kUnit);
-    linalg::ZeroRows(s_.dk, 0, count, KeyWidth());
-    linalg::ZeroRows(s_.dv, 0, count, ValueWidth());
-    std::fill(s_.e_sums, s_.e_sums + s_.pairs, T(0));
-    std::fill(s_.ds_sums, s_.ds_sums + s_.pairs, T(0));
+    linalg::ZeroRows(s_.sums.dk, 0, count, KeyWidth());
+    linalg::ZeroRows(s_.sums.dv, 0, count, ValueWidth());
+    std::fill(s_.sums.e, s_.sums.e + s_.pairs, T(0));
+    std::fill(s_.sums.ds, s_.sums.ds + s_.pairs, T(0));
     bool loaded = false;
     for (std::int64_t query = 0; query < m_.rows; query += kQueries) {
       if (!Meets(query, pair)) continue;
@@ -181,9 +181,9 @@ class GradientPass {
     }
     if (task_.products == Products::kQueryBlock) return;
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.p), s_.dy, columns,
-                                 ln::Whole{ValueWidth(), rows}, s_.dv);
+                                 ln::Whole{ValueWidth(), rows}, s_.sums.dv);
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Transposed(s_.e), s_.q, columns,
-                                 ln::Whole{KeyWidth(), rows}, s_.dk);
+                                 ln::Whole{KeyWidth(), rows}, s_.sums.dk);
   }
 
   /// Queries i .. i + kRows: shares, and gradients by what products hold.

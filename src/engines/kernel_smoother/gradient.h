@@ -38,6 +38,13 @@ struct GradientTask {
   std::byte* scratch = nullptr;
 };
 
+/// What queries add up for the pairs of a block.
+template <class T>
+struct PairSums {
+  Block<T> dk, dv;  // [pair][channel]
+  T *e, *ds;        // [pair]
+};
+
 /// A worker's scratch of the backward pass.
 template <class T>
 struct GradientScratch {
@@ -46,15 +53,14 @@ struct GradientScratch {
   Block<T> dq;              // [query][channel], then the sum of e
   Block<T> k, v;            // [pair][channel]
   Block<T> kt, vt;          // [channel][pair]
-  Block<T> dk, dv;          // [pair][channel]
   Block<T> scores, slopes;  // [query of a strip][pair]
   Block<T> p, e;            // [query][pair]
   common::OffsetRoom<T> offsets;
-  T *marks, *e_sums, *ds_sums;  // [pair]
-  T* idle;                      // [query]: 1 where dy is zero
-  T* row;                       // [channel]
-  T* spare;                     // [channel]
-  BoxRoom<T> boxes;             // of queries and keys
+  PairSums<T> sums;
+  T* marks;          // [pair]
+  T* idle;           // [query]: 1 where dy is zero
+  T *row, *spare;    // [channel]
+  BoxRoom<T> boxes;  // of queries and keys
 
   GradientScratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
       : pairs(PairsOfBlock(key_dim, value_dim)) {
@@ -71,14 +77,14 @@ struct GradientScratch {
     v = block(pairs, dv_wide);
     kt = block(dk_wide, pairs);
     vt = block(dv_wide, pairs);
-    dk = block(pairs, dk_wide);
-    dv = block(pairs, dv_wide);
+    sums.dk = block(pairs, dk_wide);
+    sums.dv = block(pairs, dv_wide);
     scores = block(kStrip, pairs);
     slopes = block(kStrip, pairs);
     p = block(kQueries, pairs);
     e = block(kQueries, pairs);
     offsets = {pairs, layout};
-    layout.Take(pairs, {&marks, &e_sums, &ds_sums});
+    layout.Take(pairs, {&marks, &sums.e, &sums.ds});
     idle = layout.Take<T>(kQueries);
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &spare});
     layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});

@@ -30,13 +30,13 @@ class GradientRows {
   void StorePair(std::int64_t pair, std::int64_t i) const {
     const bool old = pair < m_.visible.held;
     const std::int64_t row = old ? pair : pair - m_.visible.held;
-    if (common::IsByDistance(options_.kernel) && s_.e_sums[i] != 0) {
+    if (common::IsByDistance(options_.kernel) && s_.sums.e[i] != 0) {
       for (std::int64_t c = 0; c < m_.key_dim; ++c) {
-        s_.dk.Row(i)[c] -= s_.e_sums[i] * s_.k.Row(i)[c];
+        s_.sums.dk.Row(i)[c] -= s_.sums.e[i] * s_.k.Row(i)[c];
       }
     }
-    cn::StorePairGradient(m_, g_, pair, s_.dk.Row(i), s_.dv.Row(i), s_.row, s_.spare);
-    const auto sum = static_cast<double>(s_.ds_sums[i]);
+    cn::StorePairGradient(m_, g_, pair, s_.sums.dk.Row(i), s_.sums.dv.Row(i), s_.row, s_.spare);
+    const auto sum = static_cast<double>(s_.sums.ds[i]);
     if (!old && m_.weighted) g_.pair_sums[row] = sum;
     if (old && g_.dstate_log_weight) sn::StoreRow(&sum, row, 0, 1, g_.dstate_log_weight);
   }

@@ -71,7 +71,7 @@ class GradientShares {
       const V dp = hn::Load(d, s_.slopes.Row(at.strip) + j);
       V ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(dp, dot)));
       if (m_.weighted) {
-        Add(ds, s_.ds_sums + c);
+        Add(ds, s_.sums.ds + c);
         const auto marked = hn::Ne(hn::Load(d, s_.marks + c), hn::Zero(d));
         p = hn::IfThenZeroElse(marked, p);
         ds = hn::IfThenZeroElse(marked, ds);
@@ -83,7 +83,7 @@ class GradientShares {
         const auto nothing = hn::Eq(p, hn::Zero(d));
         e = hn::IfThenZeroElse(nothing, hn::Mul(ds, KERNEL::Along(d, x, width)));
         e_sum = hn::Add(e_sum, e);
-        Add(e, s_.e_sums + c);
+        Add(e, s_.sums.e + c);
         const V by_width = hn::Mul(ds, KERNEL::ByWidth(d, x, width));
         width_sum = hn::Add(width_sum, hn::IfThenZeroElse(nothing, by_width));
       }

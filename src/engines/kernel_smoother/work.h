@@ -1,34 +1,14 @@
 /// The sizes of one call and its memories.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "src/engines/common/sequences.h"
+#include "src/engines/common/pair_work.h"
 #include "src/engines/common/tasks.h"
 #include "src/engines/kernel_smoother/task.h"
 
 namespace ttr::kernel_smoother {
 
-struct Work {
-  const Options& options;
-  const Call& call;
-  common::Sequences sequences;
-  common::Heads heads;
-  Sizes sizes;
-  std::int64_t blocks;  // of queries, of the longest sequence
-
-  Work(const Options& options, const Call& call);
-
-  std::int64_t memories() const { return sequences.count() * heads.memories; }
-  std::int64_t tasks() const { return call.q.defined() ? memories() * blocks : 0; }
-  bool writes() const { return call.state_k.defined() && call.k.defined(); }
-
-  /// Memory `item`, with weights at `shared` (BytesOfWeights() a memory), or without.
-  Memory MemoryOf(std::int64_t item, std::byte* shared) const;
+struct Work : common::PairWork<Options, Call, Sizes, Memory> {
+  Work(const Options& o, const Call& c) : PairWork(o, c, c.bandwidth, kQueries) {}
 };
-
-/// Bytes of one memory's weights.
-std::size_t BytesOfWeights(const Sizes& sizes);
 
 }  // namespace ttr::kernel_smoother

@@ -13,17 +13,6 @@ namespace {
 
 std::int64_t CountOf(const Sizes& sizes) { return MonomialsOf(sizes.key_dim, sizes.degree); }
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return common::ScratchBytesOf<GradientScratch<T>>(CountOf(sizes), sizes.key_dim, sizes.value_dim);
-}
-
-std::size_t BytesOfRecord(const Sizes& sizes) {
-  return sizes.dtype == DType::kFloat64
-             ? common::ScratchBytesOf<FitRecord<double>>(CountOf(sizes), sizes.key_dim)
-             : common::ScratchBytesOf<FitRecord<float>>(CountOf(sizes), sizes.key_dim);
-}
-
 struct Backwards {
   using Work = local_polynomial::Work;
   using Gradient = MemoryGradient;
@@ -31,13 +20,13 @@ struct Backwards {
   static std::size_t WeightBytes(const Sizes& sizes) { return BytesOfWeights(sizes); }
 
   static std::size_t WorkerBytes(const Sizes& sizes) {
-    return sizes.dtype == DType::kFloat64 ? BytesOfWorkerAs<double>(sizes)
-                                          : BytesOfWorkerAs<float>(sizes);
+    return common::ScratchBytesOf<GradientScratch>(sizes.dtype, CountOf(sizes), sizes.key_dim,
+                                                   sizes.value_dim);
   }
 
   static void TakeSums(const Sizes& sizes, ScratchLayout& layout, MemoryGradient& g) {
     const std::int64_t rows = sizes.tokens * sizes.queries;
-    g.record_bytes = BytesOfRecord(sizes);
+    g.record_bytes = common::ScratchBytesOf<FitRecord>(sizes.dtype, CountOf(sizes), sizes.key_dim);
     g.records = layout.TakeBytes(common::CeilDiv(rows, kQueries) *
                                  static_cast<std::int64_t>(g.record_bytes));
     layout.Take(rows, {&g.width_sums, &g.ridge_sums});
@@ -82,18 +71,18 @@ class Pass : public common::PairPass<Backwards> {
   }
 
  private:
-  template <class Part>
+  template <class Vector>
   void Differentiate(const Memory& memory, std::int64_t item, std::int64_t first,
-                     std::int64_t count, std::byte* own, const Part& part) const {
+                     std::int64_t count, std::byte* own, const Vector& vector) const {
     const MemoryGradient gradient = GradientOf(item);
-    part({.options = work().options,
-          .memory = memory,
-          .monomials = work().monomials,
-          .gradient = gradient,
-          .first = first,
-          .count = count,
-          .scratch = own},
-         work().sizes.dtype);
+    vector({.options = work().options,
+            .memory = memory,
+            .monomials = work().monomials,
+            .gradient = gradient,
+            .first = first,
+            .count = count,
+            .scratch = own},
+           work().sizes.dtype);
   }
 };
 

@@ -77,16 +77,16 @@ class ConjugateGradients {
     }
   }
 
-  /// Keys less the centre in fit.k and shares of a block of pairs, from pair `at` of those that are
-  /// kept.
+  /// Keys less the centre in fit.centred.k and shares of a block of pairs, from pair `at` of those
+  /// that are kept.
   void Add(std::int64_t at, const Block<T>& p, std::int64_t count) const {
     const D d;
     const std::int64_t whole = linalg::RoundUp(count, kUnit);
     linalg::CopyRows(p, whole, kQueries, s_.shares.Rows(at));
-    AddProducts(fit_.k, p, count, s_.means);
+    AddProducts(fit_.centred.k, p, count, s_.means);
     for (std::int64_t i = 0; i < count; ++i) {
       for (std::int64_t c = 0; c < Wide(); c += Lanes()) {
-        const V x = hn::Load(d, fit_.k.Row(i) + c);
+        const V x = hn::Load(d, fit_.centred.k.Row(i) + c);
         hn::Store(hn::Mul(x, x), d, s_.products.Row(i) + c);
       }
     }
@@ -106,8 +106,8 @@ class ConjugateGradients {
   }
 
   /// Solves for what is in `right`, [channel][query], the first side of the fit. for_blocks(use):
-  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.k. `solves` keeps
-  /// the queries that converge before elimination would be done.
+  /// use(at, count) of all blocks of pairs, whose keys less the centre are in fit.centred.k.
+  /// `solves` keeps the queries that converge before elimination would be done.
   template <class ForBlocks>
   void Solve(const ForBlocks& for_blocks, std::array<bool, kQueries>& solves) const {
     const std::int64_t most = channels_ * kIterationShare / 16;
@@ -208,7 +208,7 @@ class ConjugateGradients {
     Dots(s_.means, s_.direction, s_.along);
     for_blocks([&](std::int64_t at, std::int64_t count) {
       const Block<T> p = s_.shares.Rows(at);
-      ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(fit_.k), s_.direction,
+      ln::Multiply<ln::Into::kSet>(linalg::Left<T>::Of(fit_.centred.k), s_.direction,
                                    linalg::RoundUp(count, kStrip), ln::Whole{kQueries, channels_},
                                    s_.weighed);
       for (std::int64_t i = 0; i < count; ++i) {
@@ -218,7 +218,7 @@ class ConjugateGradients {
           hn::Store(hn::Mul(hn::Load(d, p.Row(i) + q), z), d, to);
         }
       }
-      AddProducts(fit_.k, s_.weighed, count, s_.image);
+      AddProducts(fit_.centred.k, s_.weighed, count, s_.image);
     });
   }
 
@@ -261,7 +261,7 @@ class ConjugateGradients {
     }
   }
 
-  /// [channel][query] to [part][channel][lane].
+  /// [channel][query] to [vector][channel][lane].
   void Scatter(const Block<T>& from, T* to) const {
     const std::int64_t lanes = ln::SystemsAtOnce<T>();
     for (std::int64_t c = 0; c < channels_; ++c) {

@@ -70,13 +70,13 @@ class DualFit {
     }
   }
 
-  /// Queries of a part: their e, or u and s where there are two `sides`. Regular() of the fit is
+  /// A vector of queries: their e, or u and s where there are two `sides`. Regular() of the fit is
   /// false for queries whose numbers are not to be used.
-  void Solve(std::int64_t part, std::int64_t sides) const {
-    T* const regular = fit_.regular + part * Lanes();
-    const std::int64_t rows = StartSystems(part, sides);
+  void Solve(std::int64_t vector, std::int64_t sides) const {
+    T* const regular = fit_.regular + vector * Lanes();
+    const std::int64_t rows = StartSystems(vector, sides);
     for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
-      const std::int64_t i = part * Lanes() + lane;
+      const std::int64_t i = vector * Lanes() + lane;
       const bool hit = weights_.hits[i] != 0, mean = s_.counts[i] == 0 || hit;
       if (hit && s_.counts[i] != 0 && sides == 2) fit_.totals[i] = Total(i);
       regular[lane] = !mean && FillSystem(i, lane, sides) ? T(1) : T(0);
@@ -88,7 +88,7 @@ class DualFit {
     ln::FactorInterleaved(AsTheyAre{h}, limits, h, fit_.inverses, right, regular);
     ln::SubstituteUpInterleaved(h, fit_.inverses, right);
     for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
-      const std::int64_t i = part * Lanes() + lane;
+      const std::int64_t i = vector * Lanes() + lane;
       if (regular[lane] != 0) sides == 1 ? Weigh(i, lane) : Return(i, lane);
     }
   }
@@ -119,10 +119,10 @@ class DualFit {
   };
 
   /// Identities beside zeros. Returns the rows of the largest system.
-  std::int64_t StartSystems(std::int64_t part, std::int64_t sides) const {
+  std::int64_t StartSystems(std::int64_t vector, std::int64_t sides) const {
     std::int64_t rows = 1;
     for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
-      rows = std::max(rows, s_.counts[part * Lanes() + lane] - 1);
+      rows = std::max(rows, s_.counts[vector * Lanes() + lane] - 1);
     }
     const std::int64_t panels = linalg::PanelsOf(rows);
     std::fill(fit_.h, fit_.h + linalg::VectorsBefore(panels) * Lanes(), T(0));
@@ -253,13 +253,14 @@ class DualFit {
   /// Leaves what Fit does: means from the centre, u and s.
   void Return(std::int64_t i, std::int64_t lane) const {
     FillRows(i);
-    const std::int64_t part = i / Lanes(), rows = s_.counts[i] - 1;
+    const std::int64_t vector = i / Lanes(), rows = s_.counts[i] - 1;
     const std::int64_t wide = linalg::RoundUp(f_.count, kUnit);
     T* const sum = s_.heaviest;
     const T* const q = weights_.q.Row(i);
     for (std::int64_t j = 0; j < f_.count; ++j) {
-      const T centre = linear_ ? fit_.centres[(part * f_.channels + j) * Lanes() + lane] - q[j] : 0;
-      fit_.means[(part * fit_.wide + j) * Lanes() + lane] = s_.mean[j] - centre;
+      const T centre =
+          linear_ ? fit_.centres[(vector * f_.channels + j) * Lanes() + lane] - q[j] : 0;
+      fit_.means[(vector * fit_.wide + j) * Lanes() + lane] = s_.mean[j] - centre;
     }
     fit_.totals[i] = Total(i);
     for (std::int64_t side = 0; side < 2; ++side) {
@@ -267,7 +268,7 @@ class DualFit {
       for (std::int64_t r = 0; r < rows; ++r) {
         sn::AddScaled(wide, Side(side, r)[lane], static_cast<const T*>(s_.x.Row(r)), sum);
       }
-      T* const to = fit_.sides + (side * kQueries / Lanes() + part) * fit_.wide * Lanes() + lane;
+      T* const to = fit_.sides + (side * kQueries / Lanes() + vector) * fit_.wide * Lanes() + lane;
       for (std::int64_t j = 0; j < f_.count; ++j) {
         to[j * Lanes()] = side == 0 ? (s_.mean[j] - sum[j]) / static_cast<T>(m_.ridge) : sum[j];
       }

@@ -39,14 +39,14 @@ class Fit {
       : f_(monomials), ridge_(ridge), s_(scratch) {}
 
   static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
-  static std::int64_t Parts() { return kQueries / Lanes(); }
+  static std::int64_t Vectors() { return kQueries / Lanes(); }
 
   /// `centres`: rows of queries.
   void Start(const Block<T>& centres, std::int64_t sides) const {
-    for (std::int64_t part = 0; part < Parts(); ++part) {
+    for (std::int64_t vector = 0; vector < Vectors(); ++vector) {
       for (std::int64_t c = 0; c < f_.channels; ++c) {
         for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
-          Centre(part)[c * Lanes() + lane] = centres.Row(part * Lanes() + lane)[c];
+          Centre(vector)[c * Lanes() + lane] = centres.Row(vector * Lanes() + lane)[c];
         }
       }
     }
@@ -60,63 +60,63 @@ class Fit {
   /// Adds pairs, rows of `k` with shares `p`, [pair][query], to means and second moments; and
   /// numbers `a` of theirs, [pair][query] or null, to what the second system is solved for.
   void Add(const Block<T>& k, const Block<T>& p, std::int64_t count, const Block<T>* a) const {
-    for (std::int64_t part = 0; part < Parts(); ++part) {
+    for (std::int64_t vector = 0; vector < Vectors(); ++vector) {
       for (std::int64_t j = 0; j < count; j += s_.depth) {
         const std::int64_t depth = std::min(s_.depth, count - j);
-        if (!FillPanels(part, k.Rows(j), p.Rows(j), depth)) continue;
-        if (a != nullptr) AddNumbers(part, p.Rows(j), a->Rows(j), depth);
-        AddProducts(part, linalg::RoundUp(depth, linalg::kPanelRows));
+        if (!FillPanels(vector, k.Rows(j), p.Rows(j), depth)) continue;
+        if (a != nullptr) AddNumbers(vector, p.Rows(j), a->Rows(j), depth);
+        AddProducts(vector, linalg::RoundUp(depth, linalg::kPanelRows));
       }
     }
   }
 
-  /// Solves every query of the `part` for u = (Sigma + ridge I)^-1 f_bar, and with two `sides` also
-  /// for s = (Sigma + ridge I)^-1 c, c the covariance of monomials and a. Regular() is false for
-  /// those whose system is singular, or nearly. queries: those that are fitted.
-  void Solve(std::int64_t part, const Block<T>& queries, std::int64_t sides) const {
+  /// Solves every query of the `vector` for u = (Sigma + ridge I)^-1 f_bar, and with two `sides`
+  /// also for s = (Sigma + ridge I)^-1 c, c the covariance of monomials and a. Regular() is false
+  /// for those whose system is singular, or nearly. queries: those that are fitted.
+  void Solve(std::int64_t vector, const Block<T>& queries, std::int64_t sides) const {
     const D d;
     const bool linear = f_.count == f_.channels;
     for (std::int64_t j = 0; j < s_.wide; ++j) {
-      const V mean = hn::Load(d, Mean(part) + j * Lanes());
+      const V mean = hn::Load(d, Mean(vector) + j * Lanes());
       V f = mean;
       if (linear && j < f_.channels) {
         for (std::int64_t lane = 0; lane < Lanes(); ++lane) {
-          s_.one[lane] = queries.Row(part * Lanes() + lane)[j];
+          s_.one[lane] = queries.Row(vector * Lanes() + lane)[j];
         }
-        const V from = hn::Sub(hn::Load(d, Centre(part) + j * Lanes()), hn::Load(d, s_.one));
+        const V from = hn::Sub(hn::Load(d, Centre(vector) + j * Lanes()), hn::Load(d, s_.one));
         f = hn::Add(from, mean);
       }
-      hn::Store(f, d, Side(part, 0) + j * Lanes());
+      hn::Store(f, d, Side(vector, 0) + j * Lanes());
       if (sides < 2) continue;
-      T* const second = Side(part, 1) + j * Lanes();
-      const V a = hn::Load(d, Total(part));
+      T* const second = Side(vector, 1) + j * Lanes();
+      const V a = hn::Load(d, Total(vector));
       hn::Store(hn::NegMulAdd(a, mean, hn::Load(d, second)), d, second);
     }
-    const ln::RightSides<T> right{Side(part, 0), s_.wide * Parts(), sides};
-    Factor(part, right);
-    ln::SubstituteUpInterleaved(H(part), s_.inverses, right);
+    const ln::RightSides<T> right{Side(vector, 0), s_.wide * Vectors(), sides};
+    Factor(vector, right);
+    ln::SubstituteUpInterleaved(H(vector), s_.inverses, right);
   }
 
   /// e[pair][query] = p (1 - (f - mean) . u).
   void Weigh(const Block<T>& k, const Block<T>& p, std::int64_t count, const Block<T>& e) const {
     const D d;
     const V one = hn::Set(d, T(1));
-    for (std::int64_t part = 0; part < Parts(); ++part) {
-      const T* const u = Side(part, 0);
+    for (std::int64_t vector = 0; vector < Vectors(); ++vector) {
+      const T* const u = Side(vector, 0);
       V of_mean = one;  // 1 + mean . u
       for (std::int64_t j = 0; j < f_.count; ++j) {
-        const V mean = hn::Load(d, Mean(part) + j * Lanes());
+        const V mean = hn::Load(d, Mean(vector) + j * Lanes());
         of_mean = hn::MulAdd(mean, hn::Load(d, u + j * Lanes()), of_mean);
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        const V share = hn::Load(d, p.Row(i) + part * Lanes());
+        const V share = hn::Load(d, p.Row(i) + vector * Lanes());
         if (hn::AllTrue(d, hn::Eq(share, hn::Zero(d)))) {
-          hn::Store(share, d, e.Row(i) + part * Lanes());
+          hn::Store(share, d, e.Row(i) + vector * Lanes());
           continue;
         }
-        const V sum = hn::Sub(of_mean, Evaluate(part, k.Row(i), u));
+        const V sum = hn::Sub(of_mean, Evaluate(vector, k.Row(i), u));
         const V weight = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, sum));
-        hn::Store(weight, d, e.Row(i) + part * Lanes());
+        hn::Store(weight, d, e.Row(i) + vector * Lanes());
       }
     }
   }
@@ -130,30 +130,30 @@ class Fit {
   bool Cancelled(std::int64_t query) const { return s_.cancelled[query] != 0; }
 
  private:
-  T* Centre(std::int64_t part) const { return s_.centres + part * f_.channels * Lanes(); }
-  T* Regulars(std::int64_t part) const { return s_.regular + part * Lanes(); }
-  T* Total(std::int64_t part) const { return s_.totals + part * Lanes(); }
-  T* Mean(std::int64_t part) const { return s_.means + part * s_.wide * Lanes(); }
-  T* Side(std::int64_t part, std::int64_t r) const {
-    return s_.sides + (part + r * Parts()) * s_.wide * Lanes();
+  T* Centre(std::int64_t vector) const { return s_.centres + vector * f_.channels * Lanes(); }
+  T* Regulars(std::int64_t vector) const { return s_.regular + vector * Lanes(); }
+  T* Total(std::int64_t vector) const { return s_.totals + vector * Lanes(); }
+  T* Mean(std::int64_t vector) const { return s_.means + vector * s_.wide * Lanes(); }
+  T* Side(std::int64_t vector, std::int64_t r) const {
+    return s_.sides + (vector + r * Vectors()) * s_.wide * Lanes();
   }
-  ln::Panels<T> H(std::int64_t part) const {
+  ln::Panels<T> H(std::int64_t vector) const {
     const std::int64_t panels = linalg::PanelsOf(f_.count);
-    return {s_.h + part * linalg::VectorsBefore(panels) * Lanes(), panels};
+    return {s_.h + vector * linalg::VectorsBefore(panels) * Lanes(), panels};
   }
 
   /// The monomials of a pair in s.one.
-  HWY_INLINE void Expand(std::int64_t part, const T* k) const {
-    ExpandKey<T>(f_, k, Centre(part), s_.one);
+  HWY_INLINE void Expand(std::int64_t vector, const T* k) const {
+    ExpandKey<T>(f_, k, Centre(vector), s_.one);
   }
 
   /// sum_j f_j z_j of one pair.
-  HWY_INLINE V Evaluate(std::int64_t part, const T* k, const T* z) const {
+  HWY_INLINE V Evaluate(std::int64_t vector, const T* k, const T* z) const {
     const D d;
     const std::int64_t lanes = Lanes();
     V even = hn::Zero(d), odd = hn::Zero(d);
     if (f_.count == f_.channels) {
-      const T* const centre = Centre(part);
+      const T* const centre = Centre(vector);
       std::int64_t c = 0;
       for (; c + 2 <= f_.channels; c += 2) {
         const V x = hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes));
@@ -167,7 +167,7 @@ class Fit {
       }
       return hn::Add(even, odd);
     }
-    Expand(part, k);
+    Expand(vector, k);
     for (std::int64_t j = 0; j < f_.count; ++j) {
       even = hn::MulAdd(hn::Load(d, s_.one + j * lanes), hn::Load(d, z + j * lanes), even);
     }
@@ -176,22 +176,22 @@ class Fit {
 
   /// The monomials of some pairs in s.columns, and times -p in s.rows. False where no pair has a
   /// share.
-  bool FillPanels(std::int64_t part, const Block<T>& k, const Block<T>& p,
+  bool FillPanels(std::int64_t vector, const Block<T>& k, const Block<T>& p,
                   std::int64_t count) const {
     const D d;
     const std::int64_t lanes = Lanes(), panel = s_.depth * linalg::kPanelRows * lanes;
     V any = hn::Zero(d);
     for (std::int64_t i = 0; i < count; ++i) {
-      any = hn::Or(any, hn::Load(d, p.Row(i) + part * lanes));
+      any = hn::Or(any, hn::Load(d, p.Row(i) + vector * lanes));
     }
     if (hn::AllTrue(d, hn::Eq(any, hn::Zero(d)))) return false;
-    T* const mean = Mean(part);
+    T* const mean = Mean(vector);
     const std::int64_t whole = linalg::RoundUp(count, linalg::kPanelRows);
     for (std::int64_t i = 0; i < whole; ++i) {
       V share = hn::Zero(d);
       if (i < count) {
-        share = hn::Load(d, p.Row(i) + part * lanes);
-        Expand(part, k.Row(i));
+        share = hn::Load(d, p.Row(i) + vector * lanes);
+        Expand(vector, k.Row(i));
       }
       for (std::int64_t j = 0; j < s_.wide; ++j) {
         const std::int64_t at = j / linalg::kPanelRows * panel +
@@ -211,15 +211,15 @@ class Fit {
   }
 
   /// sum p a f and sum p a of the pairs whose monomials are in s.columns.
-  void AddNumbers(std::int64_t part, const Block<T>& p, const Block<T>& a,
+  void AddNumbers(std::int64_t vector, const Block<T>& p, const Block<T>& a,
                   std::int64_t count) const {
     const D d;
     const std::int64_t lanes = Lanes(), panel = s_.depth * linalg::kPanelRows * lanes;
-    T* const to = Side(part, 1);
-    T* const total = Total(part);
+    T* const to = Side(vector, 1);
+    T* const total = Total(vector);
     for (std::int64_t i = 0; i < count; ++i) {
-      const V share = hn::Load(d, p.Row(i) + part * lanes);
-      const V number = hn::Load(d, a.Row(i) + part * lanes);
+      const V share = hn::Load(d, p.Row(i) + vector * lanes);
+      const V number = hn::Load(d, a.Row(i) + vector * lanes);
       const V weighed = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, number));
       hn::Store(hn::Add(hn::Load(d, total), weighed), d, total);
       for (std::int64_t j = 0; j < f_.count; ++j) {
@@ -231,9 +231,9 @@ class Fit {
     }
   }
 
-  void AddProducts(std::int64_t part, std::int64_t depth) const {
+  void AddProducts(std::int64_t vector, std::int64_t depth) const {
     const D d;
-    const ln::Panels<T> h = H(part);
+    const ln::Panels<T> h = H(vector);
     const std::int64_t panel = s_.depth * linalg::kPanelRows * Lanes();
     for (std::int64_t i = 0; i < h.count; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
@@ -245,36 +245,36 @@ class Fit {
     }
   }
 
-  void Factor(std::int64_t part, const ln::RightSides<T>& sides) const {
-    const ln::Panels<T> h = H(part);
-    MarkCancelled(part);
+  void Factor(std::int64_t vector, const ln::RightSides<T>& sides) const {
+    const ln::Panels<T> h = H(vector);
+    MarkCancelled(vector);
     const ln::PivotLimits<T> limits{
         static_cast<T>(LeastPivot(f_.count == f_.channels ? 1 : 2, ridge_)),
         static_cast<T>(linalg::kFaded<T>)};
-    const Covariance<T> matrix{h, Mean(part), static_cast<T>(ridge_), f_.count};
-    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(part));
+    const Covariance<T> matrix{h, Mean(vector), static_cast<T>(ridge_), f_.count};
+    ln::FactorInterleaved(matrix, limits, h, s_.inverses, sides, Regulars(vector));
   }
 
   /// A variance that is left of a much larger second moment has lost its digits. One that is tiny
   /// beside another may be rounding of that.
-  void MarkCancelled(std::int64_t part) const {
+  void MarkCancelled(std::int64_t vector) const {
     const D d;
-    const ln::Panels<T> h = H(part);
+    const ln::Panels<T> h = H(vector);
     V cancelled = hn::Zero(d), least = hn::Set(d, std::numeric_limits<T>::max()), most = cancelled;
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t panel = j / linalg::kPanelRows, r = j % linalg::kPanelRows;
       const V second = hn::Load(d, h.At(panel, panel) + (r * linalg::kPanelRows + r) * Lanes());
-      const V mean = hn::Load(d, Mean(part) + j * Lanes());
+      const V mean = hn::Load(d, Mean(vector) + j * Lanes());
       const V left = hn::Add(hn::NegMulAdd(mean, mean, second), hn::Set(d, static_cast<T>(ridge_)));
       const auto lost = hn::Lt(left, hn::Mul(second, hn::Set(d, T(1.0 / 32))));
       cancelled = hn::IfThenElse(lost, hn::Set(d, T(1)), cancelled);
       least = hn::Min(least, left);
       most = hn::Max(most, left);
     }
-    hn::Store(cancelled, d, s_.cancelled + part * Lanes());
+    hn::Store(cancelled, d, s_.cancelled + vector * Lanes());
     const auto uneven = hn::Lt(least, hn::Mul(most, hn::Set(d, LeastVariance())));
     const auto lost = hn::Or(uneven, hn::Ne(cancelled, hn::Zero(d)));
-    hn::Store(hn::IfThenZeroElse(lost, hn::Set(d, T(1))), d, Regulars(part));
+    hn::Store(hn::IfThenZeroElse(lost, hn::Set(d, T(1))), d, Regulars(vector));
   }
 
   /// The least variance, as a share of the greatest. With a ridge it is one that the definition's

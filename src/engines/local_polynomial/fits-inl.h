@@ -139,7 +139,7 @@ class Fits {
 
   /// Copies the numbers found for query i to the kept ones, or back.
   void CopyLane(std::int64_t i, bool keep) const {
-    const std::int64_t lanes = fit_.Lanes(), part = i / lanes, lane = i % lanes;
+    const std::int64_t lanes = fit_.Lanes(), vector = i / lanes, lane = i % lanes;
     const FitScratch<T>& f = scratch_;
     const auto copy = [&](T* fit, T* kept, std::int64_t first, std::int64_t rows) {
       T *const to = keep ? kept : fit, *const from = keep ? fit : kept;
@@ -149,13 +149,13 @@ class Fits {
       }
     };
     const std::int64_t channels = task_.memory.key_dim;
-    copy(f.centres, f.kept.centres, part * channels, channels);
-    copy(f.means, f.kept.means, part * f.wide, f.wide);
+    copy(f.centres, f.kept.centres, vector * channels, channels);
+    copy(f.means, f.kept.means, vector * f.wide, f.wide);
     for (std::int64_t r = 0; r < sides_; ++r) {
-      copy(f.sides, f.kept.sides, (part + r * fit_.Parts()) * f.wide, f.wide);
+      copy(f.sides, f.kept.sides, (vector + r * fit_.Vectors()) * f.wide, f.wide);
     }
-    copy(f.totals, f.kept.totals, part, 1);
-    copy(f.regular, f.kept.regular, part, 1);
+    copy(f.totals, f.kept.totals, vector, 1);
+    copy(f.regular, f.kept.regular, vector, 1);
   }
 
   void WeighBy(FitMethod method, std::int64_t first, std::int64_t count, const Block<T>& e) const {
@@ -188,14 +188,15 @@ class Fits {
       if (!weights_.Share(first, count)) return;
       by_pairs_.Gather(first, count, methods_, numbers(first, count));
     });
-    for (std::int64_t part = 0; part < fit_.Parts(); ++part) by_pairs_.Solve(part, sides_);
+    for (std::int64_t vector = 0; vector < fit_.Vectors(); ++vector)
+      by_pairs_.Solve(vector, sides_);
     End(FitMethod::kDual);
   }
 
   /// Solves by conjugate gradients, where elimination is not shorter.
   void SolveBySteps() {
     if (!steps_ || !by_steps_.IsWellConditioned(earlier_)) return;
-    fit_.Start({scratch_.centre, 0}, sides_);
+    fit_.Start({scratch_.centred.centre, 0}, sides_);
     by_steps_.Start();
     far_.fill(false);
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
@@ -221,7 +222,7 @@ class Fits {
   template <class Numbers>
   void SolveShared(const Numbers& numbers) {
     if (left_ == 0) return;
-    fit_.Start({scratch_.centre, 0}, sides_);
+    fit_.Start({scratch_.centred.centre, 0}, sides_);
     far_.fill(false);
     weights_.ForBlocks([&](std::int64_t first, std::int64_t count) {
       if (!weights_.Share(first, count)) return;
@@ -275,7 +276,7 @@ class Fits {
     for (std::int64_t i = 0; i < task_.count; ++i) {
       if (IsMean(i)) continue;
       for (std::int64_t c = 0; c < task_.memory.key_dim; ++c) {
-        right.Row(c)[i] = means.Row(c)[i] + (scratch_.centre[c] - s_.q.Row(i)[c]);
+        right.Row(c)[i] = means.Row(c)[i] + (scratch_.centred.centre[c] - s_.q.Row(i)[c]);
       }
     }
   }
@@ -303,16 +304,16 @@ class Fits {
     for (std::int64_t i = 0; i < task_.count; ++i) {
       const T* const mean = means_.Row(i);
       if (weights_.Alone(i) || !cn::IsFinite(mean, KeyWidth())) continue;
-      std::copy_n(mean, KeyWidth(), scratch_.centre);
+      std::copy_n(mean, KeyWidth(), scratch_.centred.centre);
       return true;
     }
     return false;
   }
 
-  /// Parts without a query keep their zeros.
+  /// Vectors without a query keep their zeros.
   void Solve() {
-    for (std::int64_t part = 0; part * fit_.Lanes() < task_.count; ++part) {
-      fit_.Solve(part, s_.q, sides_);
+    for (std::int64_t vector = 0; vector * fit_.Lanes() < task_.count; ++vector) {
+      fit_.Solve(vector, s_.q, sides_);
     }
   }
 

@@ -8,15 +8,9 @@
 namespace ttr::local_polynomial {
 namespace {
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return common::ScratchBytesOf<Scratch<T>>(MonomialsOf(sizes.key_dim, sizes.degree), sizes.key_dim,
-                                            sizes.value_dim);
-}
-
 std::size_t BytesOfWorker(const Sizes& sizes) {
-  return sizes.dtype == DType::kFloat64 ? BytesOfWorkerAs<double>(sizes)
-                                        : BytesOfWorkerAs<float>(sizes);
+  return common::ScratchBytesOf<Scratch>(sizes.dtype, MonomialsOf(sizes.key_dim, sizes.degree),
+                                         sizes.key_dim, sizes.value_dim);
 }
 
 std::size_t BytesOfShared(const Sizes& sizes) {

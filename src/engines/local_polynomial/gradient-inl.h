@@ -175,7 +175,7 @@ class QueryGradients : GradientBlocks<T> {
     std::fill_n(record_.normal, numbers, T(0));
   }
 
-  /// Number j of query i in an array of lanes with `rows` rows a part.
+  /// Number j of query i in an array of lanes with `rows` rows a vector.
   T& At(T* lanes, std::int64_t rows, std::int64_t i, std::int64_t j) const {
     return lanes[(i / Lanes() * rows + j) * Lanes() + i % Lanes()];
   }
@@ -247,8 +247,8 @@ class QueryGradients : GradientBlocks<T> {
   void Differentiate(std::int64_t count) const {
     const ln::SystemTag<T> d;
     const Slopes<T> slopes(task_.monomials, record_, s_);
-    for (std::int64_t part = 0; part < Fit<T>::Parts(); ++part) {
-      const std::int64_t lane = part * Lanes();
+    for (std::int64_t vector = 0; vector < Fit<T>::Vectors(); ++vector) {
+      const std::int64_t lane = vector * Lanes();
       for (std::int64_t j = 0; j < count; ++j) {
         const auto share = hn::Load(d, s_.weights.p.Row(j) + lane);
         if (hn::AllTrue(d, hn::Eq(share, hn::Zero(d)))) {
@@ -257,7 +257,7 @@ class QueryGradients : GradientBlocks<T> {
         }
         const auto a = hn::Load(d, s_.a.Row(j) + lane);
         const auto gradient =
-            slopes.template Of<ADJOINT>(part, s_.weights.k.Row(j), {share, share, a});
+            slopes.template Of<ADJOINT>(vector, s_.weights.k.Row(j), {share, share, a});
         hn::Store(gradient.ds, d, s_.ds.Row(j) + lane);
         if constexpr (ADJOINT) SubtractAdjoint(slopes, lane);
       }

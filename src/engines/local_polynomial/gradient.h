@@ -13,9 +13,9 @@ namespace ttr::local_polynomial {
 /// What is known of kQueries queries once they are fitted, in lanes as FitScratch has it.
 template <class T>
 struct FitRecord {
-  T* centres;             // [part][channel][lane]
-  T *means, *u, *s;       // [part][monomial][lane]
-  T *twice, *normal;      // [part][monomial][lane]: s2 and n of singular systems
+  T* centres;             // [vector][channel][lane]
+  T *means, *u, *s;       // [vector][monomial][lane]
+  T *twice, *normal;      // [vector][monomial][lane]: s2 and n of singular systems
   T *totals, *dots;       // [query]: the mean of dy . v, ridge u . s
   T *tops, *sums, *hits;  // [query]
   T* singular;            // [query]: 1 where s2 and n count

@@ -87,8 +87,8 @@ class PairGradients : GradientBlocks<T> {
     const Slopes<T> slopes(task_.monomials, record, s_);
     for (std::int64_t j = 0; j < task_.count; ++j) {
       const bool marked = m_.weighted && s_.weights.marks[j] != 0;
-      for (std::int64_t part = 0; part < Fit<T>::Parts(); ++part) {
-        const std::int64_t lane = part * Lanes();
+      for (std::int64_t vector = 0; vector < Fit<T>::Vectors(); ++vector) {
+        const std::int64_t lane = vector * Lanes();
         const auto share = hn::Load(d, s_.weights.p.Row(j) + lane);
         if (hn::AllTrue(d, hn::Eq(share, hn::Zero(d)))) {
           hn::Store(share, d, s_.ds.Row(j) + lane);
@@ -98,7 +98,7 @@ class PairGradients : GradientBlocks<T> {
         const auto active = marked ? hn::Zero(d) : share;
         const auto a = hn::Load(d, s_.a.Row(j) + lane);
         const auto gradient =
-            slopes.template Of<true>(part, s_.weights.k.Row(j), {share, active, a});
+            slopes.template Of<true>(vector, s_.weights.k.Row(j), {share, active, a});
         hn::Store(gradient.ds, d, s_.ds.Row(j) + lane);
         hn::Store(gradient.e, d, s_.e.Row(j) + lane);
         slopes.AddAdjoint(s_.dk.Row(j));

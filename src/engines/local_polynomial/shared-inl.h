@@ -37,8 +37,8 @@ class SharedMoments {
   SharedMoments(std::int64_t channels, const FitScratch<T>& scratch)
       : channels_(channels), panels_(linalg::PanelsOf(channels)), s_(scratch) {}
 
-  /// s.k = k - centre, whole units. far(i): row i is so far that its squares are infinite; it
-  /// becomes zeros, for queries that give it no share.
+  /// s.centred.k = k - centre, whole units. far(i): row i is so far that its squares are infinite;
+  /// it becomes zeros, for queries that give it no share.
   template <class Far>
   void Load(const Block<T>& k, std::int64_t count, const Far& far) const {
     const hn::ScalableTag<T> d;
@@ -47,12 +47,12 @@ class SharedMoments {
     for (std::int64_t i = 0; i < count; ++i) {
       auto squares = hn::Zero(d);
       for (std::int64_t c = 0; c < wide; c += lanes) {
-        const auto x = hn::Sub(hn::Load(d, k.Row(i) + c), hn::Load(d, s_.centre + c));
+        const auto x = hn::Sub(hn::Load(d, k.Row(i) + c), hn::Load(d, s_.centred.centre + c));
         squares = hn::MulAdd(x, x, squares);
-        hn::Store(x, d, s_.k.Row(i) + c);
+        hn::Store(x, d, s_.centred.k.Row(i) + c);
       }
       if (hn::AllTrue(d, hn::Lt(squares, hn::Inf(d)))) continue;
-      std::fill(s_.k.Row(i), s_.k.Row(i) + wide, T(0));
+      std::fill(s_.centred.k.Row(i), s_.centred.k.Row(i) + wide, T(0));
       far(i);
     }
   }
@@ -60,11 +60,12 @@ class SharedMoments {
     Load(k, count, [](std::int64_t) {});
   }
 
-  /// Adds keys of s.k to means and second moments, and a times shares to the second side.
+  /// Adds keys of s.centred.k to means and second moments, and a times shares to the second side.
   void Add(const Block<T>& p, std::int64_t count, const Block<T>* a) const {
     const std::int64_t wide = s_.wide * Lanes();
     for (std::int64_t c = 0; c < s_.wide; c += kRows) {
-      AddEntries({s_.k.data + c, s_.k.stride}, p, count, s_.means + c * Lanes(), wide);
+      AddEntries({s_.centred.k.data + c, s_.centred.k.stride}, p, count, s_.means + c * Lanes(),
+                 wide);
     }
     if (a != nullptr) AddNumbers(p, count, *a);
     const std::int64_t vectors = linalg::VectorsBefore(panels_) * Lanes();
@@ -73,8 +74,8 @@ class SharedMoments {
         Multiply(i, j, count);
         T* const to = ln::Panels<T>{s_.h, panels_}.At(i, j);
         for (std::int64_t c = 0; c < kRows; ++c) {
-          AddEntries({s_.products + c * kRows, kRows * kRows}, p, count, to + c * kRows * Lanes(),
-                     vectors);
+          AddEntries({s_.centred.products + c * kRows, kRows * kRows}, p, count,
+                     to + c * kRows * Lanes(), vectors);
         }
       }
     }
@@ -84,9 +85,9 @@ class SharedMoments {
   void Weigh(const Block<T>& p, std::int64_t count, const Block<T>& e) const {
     const D d;
     constexpr int kPairsAtOnce = 2 * kRows;
-    for (std::int64_t part = 0; part < kQueries / Lanes(); ++part) {
-      const T* const u = s_.sides + part * s_.wide * Lanes();
-      const T* const mean = s_.means + part * s_.wide * Lanes();
+    for (std::int64_t vector = 0; vector < kQueries / Lanes(); ++vector) {
+      const T* const u = s_.sides + vector * s_.wide * Lanes();
+      const T* const mean = s_.means + vector * s_.wide * Lanes();
       V one = hn::Set(d, T(1));
       for (std::int64_t c = 0; c < channels_; ++c) {
         one = hn::MulAdd(hn::Load(d, mean + c * Lanes()), hn::Load(d, u + c * Lanes()), one);
@@ -95,13 +96,13 @@ class SharedMoments {
         ln::Tile<D, kPairsAtOnce, 1> tile;
         TTR_UNROLL
         for (int r = 0; r < kPairsAtOnce; ++r) tile[r][0] = one;
-        ln::Accumulate<true, D, kPairsAtOnce, 1>(d, s_.k.Row(i), s_.k.stride, 1, u, Lanes(),
-                                                 channels_, tile);
+        ln::Accumulate<true, D, kPairsAtOnce, 1>(d, s_.centred.k.Row(i), s_.centred.k.stride, 1, u,
+                                                 Lanes(), channels_, tile);
         for (int r = 0; r < kPairsAtOnce; ++r) {
-          const V share = hn::Load(d, p.Row(i + r) + part * Lanes());
+          const V share = hn::Load(d, p.Row(i + r) + vector * Lanes());
           const V weight =
               hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)), hn::Mul(share, tile[r][0]));
-          hn::Store(weight, d, e.Row(i + r) + part * Lanes());
+          hn::Store(weight, d, e.Row(i + r) + vector * Lanes());
         }
       }
     }
@@ -116,42 +117,42 @@ class SharedMoments {
     std::int64_t step;
   };
 
-  /// to[entry][lane] of all parts, `part_stride` apart.
+  /// to[entry][lane] of all vectors, `vector_stride` apart.
   HWY_INLINE void AddEntries(const Entries& x, const Block<T>& p, std::int64_t count, T* to,
-                             std::int64_t part_stride) const {
+                             std::int64_t vector_stride) const {
     const D d;
-    constexpr int kParts = 2;
-    for (std::int64_t part = 0; part < kQueries / Lanes(); part += kParts) {
-      T* const at = to + part * part_stride;
-      ln::Tile<D, kRows, kParts> tile;
+    constexpr int kVectors = 2;
+    for (std::int64_t vector = 0; vector < kQueries / Lanes(); vector += kVectors) {
+      T* const at = to + vector * vector_stride;
+      ln::Tile<D, kRows, kVectors> tile;
       TTR_UNROLL
-      for (int v = 0; v < kParts; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         TTR_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          tile[r][v] = hn::Load(d, at + v * part_stride + r * Lanes());
+          tile[r][v] = hn::Load(d, at + v * vector_stride + r * Lanes());
         }
       }
-      ln::Accumulate<false, D, kRows, kParts>(d, x.data, 1, x.step, p.data + part * Lanes(),
-                                              p.stride, count, tile);
+      ln::Accumulate<false, D, kRows, kVectors>(d, x.data, 1, x.step, p.data + vector * Lanes(),
+                                                p.stride, count, tile);
       TTR_UNROLL
-      for (int v = 0; v < kParts; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         TTR_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          hn::Store(tile[r][v], d, at + v * part_stride + r * Lanes());
+          hn::Store(tile[r][v], d, at + v * vector_stride + r * Lanes());
         }
       }
     }
   }
 
-  /// s.products: channel 4 i + r times channel 4 j + c of every pair, at 4 c + r.
+  /// s.centred.products: channel 4 i + r times channel 4 j + c of every pair, at 4 c + r.
   void Multiply(std::int64_t i, std::int64_t j, std::int64_t count) const {
     const hn::CappedTag<T, kRows> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     // Local copies of pointers, which no store can change.
-    const T* HWY_RESTRICT rows = s_.k.data + i * kRows;
-    const T* HWY_RESTRICT columns = s_.k.data + j * kRows;
-    T* HWY_RESTRICT to = s_.products;
-    const std::int64_t stride = s_.k.stride;
+    const T* HWY_RESTRICT rows = s_.centred.k.data + i * kRows;
+    const T* HWY_RESTRICT columns = s_.centred.k.data + j * kRows;
+    T* HWY_RESTRICT to = s_.centred.products;
+    const std::int64_t stride = s_.centred.k.stride;
     for (std::int64_t pair = 0; pair < count; ++pair) {
       for (std::int64_t r = 0; r < kRows; r += lanes) {
         const auto left = hn::Load(d, rows + r);
@@ -173,14 +174,15 @@ class SharedMoments {
         const V share = hn::Load(d, p.Row(i) + q);
         const V number = hn::IfThenZeroElse(hn::Eq(share, hn::Zero(d)),
                                             hn::Mul(share, hn::Load(d, a.Row(i) + q)));
-        hn::Store(number, d, s_.numbers.Row(i) + q);
+        hn::Store(number, d, s_.centred.numbers.Row(i) + q);
         hn::Store(hn::Add(hn::Load(d, s_.totals + q), number), d, s_.totals + q);
       }
     }
     const std::int64_t wide = s_.wide * Lanes();
     T* const second = s_.sides + s_.wide * kQueries;
     for (std::int64_t c = 0; c < s_.wide; c += kRows) {
-      AddEntries({s_.k.data + c, s_.k.stride}, s_.numbers, count, second + c * Lanes(), wide);
+      AddEntries({s_.centred.k.data + c, s_.centred.k.stride}, s_.centred.numbers, count,
+                 second + c * Lanes(), wide);
     }
   }
 

@@ -45,9 +45,9 @@ class Slopes {
   }
 
   static std::int64_t Lanes() { return ln::SystemsAtOnce<T>(); }
-  static std::int64_t Parts() { return kQueries / Lanes(); }
+  static std::int64_t Vectors() { return kQueries / Lanes(); }
 
-  /// A pair for the queries of a part: `share`, and what it is of pairs that take part; a.
+  /// A pair for a vector of queries: `share`, and what it is of pairs that take part; a.
   struct Pair {
     V share, active, a;
   };
@@ -57,12 +57,12 @@ class Slopes {
 
   /// Leaves the gradient by k - q of every query in Adjoint(c), where ADJOINT.
   template <bool ADJOINT>
-  HWY_INLINE Gradient Of(std::int64_t part, const T* k, const Pair& pair) const {
+  HWY_INLINE Gradient Of(std::int64_t vector, const T* k, const Pair& pair) const {
     const D d;
     const std::int64_t lanes = Lanes(), wide = linalg::RoundUp(f_.count, linalg::kPanelRows);
-    const std::int64_t at = part * wide * lanes;
+    const std::int64_t at = vector * wide * lanes;
     const auto unseen = hn::Eq(pair.share, hn::Zero(d));
-    ExpandSeen(part, k, unseen);
+    ExpandSeen(vector, k, unseen);
     V by_u = hn::Zero(d), by_s = hn::Zero(d), by_twice = hn::Zero(d);
     for (std::int64_t j = 0; j < f_.count; ++j) {
       const std::int64_t place = at + j * lanes;
@@ -71,8 +71,8 @@ class Slopes {
       by_s = hn::MulAdd(f, hn::Load(d, r_.s + place), by_s);
       if (any_singular_) by_twice = hn::MulAdd(f, hn::Load(d, r_.twice + place), by_twice);
     }
-    const V total = hn::Load(d, r_.totals + part * lanes);
-    const V dot = hn::Load(d, r_.dots + part * lanes);
+    const V total = hn::Load(d, r_.totals + vector * lanes);
+    const V dot = hn::Load(d, r_.dots + vector * lanes);
     const V residual = hn::Sub(hn::Sub(pair.a, total), by_s);
     const V factor = hn::Sub(hn::Set(d, T(1)), by_u);
     const V slope = hn::MulAdd(factor, residual, dot);
@@ -107,10 +107,10 @@ class Slopes {
 
  private:
   template <class M>
-  HWY_INLINE void ExpandSeen(std::int64_t part, const T* k, M unseen) const {
+  HWY_INLINE void ExpandSeen(std::int64_t vector, const T* k, M unseen) const {
     const D d;
     const std::int64_t lanes = Lanes();
-    const T* const centre = r_.centres + part * f_.channels * lanes;
+    const T* const centre = r_.centres + vector * f_.channels * lanes;
     for (std::int64_t c = 0; c < f_.channels; ++c) {
       const V x = hn::Sub(hn::Set(d, k[c]), hn::Load(d, centre + c * lanes));
       hn::Store(hn::IfThenZeroElse(unseen, x), d, one_ + c * lanes);

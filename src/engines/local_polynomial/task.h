@@ -21,16 +21,16 @@ using common::ScratchLayout;
 using linalg::Block;
 using linalg::kUnit;
 
-/// Queries that are fitted together; a query head and token each is one.
+/// Queries that are fitted together: one for each query head and token.
 inline constexpr std::int64_t kQueries = 2 * kUnit;
 /// Rows that whole register tiles take (linalg's kTileRows at most).
 inline constexpr std::int64_t kStrip = 8;
 /// Pairs of a block, of which scores are kept.
 inline constexpr std::int64_t kPairs = 128;
-/// What a pivot must leave of its diagonal. A Cholesky factor rounds at the square of the condition
-/// of the rows, which pivots only bound. Systems that leave less are solved by orthogonal factors.
-/// A ridge keeps the rest of the pivots from being smaller still; monomials of higher degrees
-/// depend on each other.
+/// The share of its diagonal that a pivot must leave. A Cholesky factor rounds at the square of the
+/// condition of the rows, which pivots only bound. Systems that leave less are solved by orthogonal
+/// factors. A ridge keeps the rest of the pivots from being smaller still; monomials of higher
+/// degrees depend on each other.
 constexpr double LeastPivot(std::int64_t degree, double ridge) {
   if (ridge < 1e-6) return degree == 1 ? 0.1 : 0.3;
   return degree == 1 ? 1e-3 : 1e-2;
@@ -123,17 +123,26 @@ struct FitResults {
   }
 };
 
+/// Keys as all queries count them from one centre, and products of them.
+template <class T>
+struct CentredKeys {
+  T* centre = nullptr;    // [channel]
+  Block<T> k;             // [pair][channel]: keys less the centre
+  T* products = nullptr;  // [pair][16]: of four channels and four
+  Block<T> numbers;       // [pair][query]: times their shares, for the second system
+};
+
 /// Scratch for fitting queries. Numbers of one query are `lanes` apart. Those of as many queries as
-/// a vector has lanes lie side by side: they are a part of the kQueries.
+/// a vector has lanes lie side by side, a vector of queries.
 template <class T>
 struct FitScratch {
   std::int64_t wide;       // monomials, in whole panels
   std::int64_t depth;      // pairs of a step
-  T* centres;              // [part][channel][lane]: from which keys are counted
-  T* means;                // [part][monomial][lane]
-  T* h;                    // [part]: the systems, in panels
-  T* sides;                // [right-hand side][part][monomial][lane]
-  T* totals;               // [part][lane]: means of numbers that are fitted
+  T* centres;              // [vector][channel][lane]: from which keys are counted
+  T* means;                // [vector][monomial][lane]
+  T* h;                    // [vector]: the systems, in panels
+  T* sides;                // [right-hand side][vector][monomial][lane]
+  T* totals;               // [vector][lane]: means of numbers that are fitted
   T* inverses;             // [monomial][lane]
   T* one;                  // [monomial][lane]: of one pair
   T *rows, *columns;       // [panel][pair][4][lane]: times minus the share, and as they are
@@ -142,11 +151,7 @@ struct FitScratch {
   ConjugateScratch<T> conjugate;
   FitResults<T> kept;        // of queries whose method has ended, while others go on
   Block<T> by_other_method;  // [pair][query]: what a value counts, by another method
-  // Where all queries count keys from one centre:
-  T* centre = nullptr;    // [channel]
-  Block<T> k;             // [pair][channel]: keys less that
-  T* products = nullptr;  // [pair][16]: of four channels and four
-  Block<T> numbers;       // [pair][query]: times their shares, for the second system
+  CentredKeys<T> centred;    // where all queries count from one centre
 
   FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int64_t sides_count,
              ScratchLayout& layout);
@@ -217,10 +222,10 @@ FitScratch<T>::FitScratch(std::int64_t monomials, std::int64_t key_dim, std::int
   layout.Take(depth * wide * kMost, {&rows, &columns});
   layout.Take(kQueries, {&regular, &cancelled});
   if (monomials != key_dim) return;
-  centre = layout.Take<T>(linalg::RoundUp(key_dim, kUnit));
-  k = TakeBlock<T>(layout, kPairs, linalg::RoundUp(key_dim, kUnit));
-  products = layout.Take<T>(kPairs * linalg::kPanelRows * linalg::kPanelRows);
-  if (sides_count > 1) numbers = TakeBlock<T>(layout, kPairs, kQueries);
+  centred.centre = layout.Take<T>(linalg::RoundUp(key_dim, kUnit));
+  centred.k = TakeBlock<T>(layout, kPairs, linalg::RoundUp(key_dim, kUnit));
+  centred.products = layout.Take<T>(kPairs * linalg::kPanelRows * linalg::kPanelRows);
+  if (sides_count > 1) centred.numbers = TakeBlock<T>(layout, kPairs, kQueries);
 }
 
 /// A worker's scratch.

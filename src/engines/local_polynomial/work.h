@@ -4,33 +4,36 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/engines/common/pair_work.h"
 #include "src/engines/common/tasks.h"
 #include "src/engines/local_polynomial/task.h"
 
 namespace ttr::local_polynomial {
 
-struct Work {
-  const Options& options;
-  const Call& call;
-  common::Sequences sequences;
-  common::Heads heads;
-  Sizes sizes;
+struct Work : common::PairWork<Options, Call, Sizes, Memory> {
   Monomials monomials;
-  std::int64_t blocks;  // of queries, of the longest sequence
 
-  Work(const Options& options, const Call& call);
+  Work(const Options& o, const Call& c)
+      : PairWork(o, c, c.ridge.defined() ? c.ridge : c.bandwidth, kQueries),
+        monomials(c.key_dim(), o.degree) {
+    sizes.degree = o.degree;
+  }
 
-  std::int64_t memories() const { return sequences.count() * heads.memories; }
-  std::int64_t tasks() const { return call.q.defined() ? memories() * blocks : 0; }
-  bool writes() const { return call.state_k.defined() && call.k.defined(); }
   /// Flops of all fits, nearly.
-  double flops() const;
+  double flops() const {
+    const std::int64_t held = call.state_k.defined() ? call.state_k.size(1) : 0;
+    const auto pairs = static_cast<double>(sizes.tokens + held);
+    const auto features = static_cast<double>(monomials.count);
+    const auto channels = static_cast<double>(4 * sizes.key_dim + 2 * sizes.value_dim);
+    const auto queries = static_cast<double>(memories() * heads.queries * sizes.tokens);
+    return queries * pairs * (features * features + 4 * features + channels);
+  }
 
-  /// Memory `item`, with weights at `shared` (BytesOfWeights() a memory), or without.
-  Memory MemoryOf(std::int64_t item, std::byte* shared) const;
+  Memory MemoryOf(std::int64_t item, std::byte* shared) const {
+    Memory m = PairWork::MemoryOf(item, shared);
+    m.ridge = call.ridge.defined() ? call.ridge.At({item % heads.memories}) : options.ridge;
+    return m;
+  }
 };
-
-/// Bytes of one memory's weights.
-std::size_t BytesOfWeights(const Sizes& sizes);
 
 }  // namespace ttr::local_polynomial

@@ -10,16 +10,10 @@
 namespace ttr::network {
 namespace {
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Options& options, const Sizes& sizes, bool saved) {
-  const Levels levels = LevelsOf<T>(options, sizes.shape, sizes.tokens);
-  return common::ScratchBytesOf<GradientScratch<T>>(options, sizes.shape, levels, sizes.tokens,
-                                                    saved);
-}
-
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes, bool saved) {
-  return sizes.dtype == DType::kFloat64 ? BytesOfWorkerAs<double>(options, sizes, saved)
-                                        : BytesOfWorkerAs<float>(options, sizes, saved);
+  const Levels levels = LevelsOf(options, sizes.shape, sizes.tokens, sizes.dtype);
+  return common::ScratchBytesOf<GradientScratch>(sizes.dtype, options, sizes.shape, levels,
+                                                 sizes.tokens, saved);
 }
 
 MemoryGradients GradientsOf(const Work& work, const Gradients& gradients,

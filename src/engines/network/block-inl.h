@@ -57,31 +57,31 @@ class BlockKernel : public Products<T> {
     }
   }
 
-  /// Loads keys and values of a part, and its rates.
-  void LoadPairs(const Part& part) const {
-    LoadPairs(part, {0, part.count});
-    LoadRates(part);
+  /// Loads keys and values of a chunk, and its rates.
+  void LoadPairs(const Chunk& chunk) const {
+    LoadPairs(chunk, {0, chunk.count});
+    LoadRates(chunk);
   }
 
   /// Loads keys and values of some of its tokens.
-  void LoadPairs(const Part& part, Range rows) const {
+  void LoadPairs(const Chunk& chunk, Range rows) const {
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      const std::int64_t t = part.first + i;
+      const std::int64_t t = chunk.first + i;
       LoadKey(options_, memory_.k, t, shape_.key_dim, 1, s_.x[0].Row(i));
       sn::LoadRow(memory_.v, t, 0, shape_.value_dim, s_.v.Row(i));
     }
   }
 
-  void LoadRates(const Part& part) const {
+  void LoadRates(const Chunk& chunk) const {
     const Rates<T>& rates = s_.rates;
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      const std::int64_t t = part.first + i;
+    for (std::int64_t i = 0; i < chunk.count; ++i) {
+      const std::int64_t t = chunk.first + i;
       rates.step[i] = sn::LoadOne<T>(memory_.step, t);
       rates.momentum[i] = memory_.momentum ? sn::LoadOne<T>(memory_.momentum, t) : T(0);
       rates.decay[i] = memory_.weight_decay ? sn::LoadOne<T>(memory_.weight_decay, t) : T(0);
     }
-    for (std::int64_t r = 0; options_.plain() && r <= part.count; ++r) {
-      rates.row[r] = RowFactor(part.place + r - 1);
+    for (std::int64_t r = 0; options_.plain() && r <= chunk.count; ++r) {
+      rates.row[r] = RowFactor(chunk.place + r - 1);
     }
   }
 
@@ -93,26 +93,26 @@ class BlockKernel : public Products<T> {
     return std::max(1 / static_cast<T>(place + 1) + bias, T(0));
   }
 
-  /// Loads a part's pairs, and finds their x, z and dz at the weights W_bar. The backward pass asks
-  /// for act''(z) and the gradients for x, too.
-  void FindGradients(const Part& part, const Weights<T>& anchor,
+  /// Loads a chunk's pairs, and finds their x, z and dz at the weights W_bar. The backward pass
+  /// asks for act''(z) and the gradients for x, too.
+  void FindGradients(const Chunk& chunk, const Weights<T>& anchor,
                      const TokenRows<T>* curvatures = nullptr,
                      const TokenRows<T>* before = nullptr) const {
     const std::int64_t last = shape_.depth - 1;
-    ForTokens(part.count, [&](Range rows) HWY_ATTR {
-      LoadPairs(part, rows);
+    ForTokens(chunk.count, [&](Range rows) HWY_ATTR {
+      LoadPairs(chunk, rows);
       Evaluate(anchor, rows, curvatures);
       for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         s_.deviations[i] =
             head_.Loss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.dz[last].Row(i));
       }
     });
-    for (std::int64_t l = last; l > 0; --l) Descend(anchor[l], l, part.count, before);
-    if (part.count > 1) TransposeRows(s_.x[0], part.count, shape_.Rows(0), s_.transposed[0]);
+    for (std::int64_t l = last; l > 0; --l) Descend(anchor[l], l, chunk.count, before);
+    if (chunk.count > 1) TransposeRows(s_.x[0], chunk.count, shape_.Rows(0), s_.transposed[0]);
   }
 
   /// Are sums of products of the loaded numbers far from overflow? `bound` is that of A and B; if
-  /// they are, it becomes that after the part.
+  /// they are, it becomes that after the chunk.
   bool IsSafe(std::int64_t count, T& bound) const {
     const Coefficients<T>& c = s_.coefficients;
     T pairs = 0;
@@ -137,10 +137,10 @@ class BlockKernel : public Products<T> {
     return true;
   }
 
-  /// Computes A and B after the part for which FindGradients() was called. W_bar stays.
-  void Update(const Part& part) const {
+  /// Computes A and B after the chunk for which FindGradients() was called. W_bar stays.
+  void Update(const Chunk& chunk) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      ForWeights(shape_.Rows(l), [&](Range rows) HWY_ATTR { UpdateRows(part, l, rows); });
+      ForWeights(shape_.Rows(l), [&](Range rows) HWY_ATTR { UpdateRows(chunk, l, rows); });
     }
   }
 
@@ -191,16 +191,16 @@ class BlockKernel : public Products<T> {
     });
   }
 
-  void UpdateRows(const Part& part, std::int64_t l, Range rows) const {
+  void UpdateRows(const Chunk& chunk, std::int64_t l, Range rows) const {
     const Coefficients<T>& c = s_.coefficients;
-    const std::int64_t n = part.count, columns = linalg::RoundUp(shape_.Out(l), kUnit);
-    const bool writes_a = !options_.plain() || part.ends;
-    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
-    const Block<T> a = s_.a[l], b = s_.b[l];
+    const std::int64_t n = chunk.count, columns = linalg::RoundUp(shape_.Out(l), kUnit);
+    const bool writes_a = !options_.plain() || chunk.ends;
+    const bool writes_b = options_.has_second() && !(options_.plain() && chunk.ends);
+    const Block<T> a = s_.state.weights[l], b = s_.state.second[l];
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      if (writes_a) Mix(columns, c.a[n], part.has_second ? c.b[n] : T(0), b.Row(r), a.Row(r));
-      if (writes_b) Fade(columns, part.has_second ? *c.kept : T(0), b.Row(r));
-      if (part.has_second && !writes_b) std::fill(b.Row(r), b.Row(r) + columns, T(0));
+      if (writes_a) Mix(columns, c.a[n], chunk.has_second ? c.b[n] : T(0), b.Row(r), a.Row(r));
+      if (writes_b) Fade(columns, chunk.has_second ? *c.kept : T(0), b.Row(r));
+      if (chunk.has_second && !writes_b) std::fill(b.Row(r), b.Row(r) + columns, T(0));
     }
     if (writes_a) TakeOff(l, n, c.Row(n), rows, a);
     if (writes_b) TakeOff(l, n, c.d, rows, b);

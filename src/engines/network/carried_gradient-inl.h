@@ -36,8 +36,8 @@ class CarriedGradient {
   CarriedGradient(const Factors& factors, const T* dz, T* ddz, std::int64_t columns)
       : f_(factors), dz_(dz), ddz_(ddz), columns_(columns) {}
 
-  /// Row r of the weights, whose input is x: subtracts its part from ddz, and returns what is to be
-  /// subtracted from dx_r.
+  /// Row r of the weights, whose input is x: subtracts its share from ddz, and returns what is to
+  /// be subtracted from dx_r.
   HWY_INLINE T PassRow(const Layer& weights, std::int64_t r, T x) {
     const D d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -1,4 +1,4 @@
-/// How the rates of a part's tokens become coefficients.
+/// How the rates of a chunk's tokens become coefficients.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,12 @@ T DecayFactor(const Options& options, const Rates<T>& rates, std::int64_t i) {
 
 /// Coefficients of a plain step: A = W_bar, B = sum step g, W = W_bar - row B.
 template <class T>
-void FindPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& to) {
-  const std::int64_t n = part.count;
+void FindPlain(const Chunk& chunk, const Rates<T>& rates, const Coefficients<T>& to) {
+  const std::int64_t n = chunk.count;
   *to.kept = 1;
   for (std::int64_t j = 0; j < n; ++j) to.d[j] = -rates.step[j];
   for (std::int64_t r = 0; r <= n; ++r) {
-    const bool nothing = r == 0 && part.place == 0;
+    const bool nothing = r == 0 && chunk.place == 0;
     to.a[r] = 1;
     to.b[r] = nothing ? T(0) : -rates.row[r];
     for (std::int64_t j = 0; j < n; ++j) {
@@ -38,9 +38,9 @@ void FindPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& t
 /// Coefficients with momentum or decay: S_i = m_i S_{i-1} - step_i g_i, W_i = decay_i W_{i-1} +
 /// S_i.
 template <class T>
-void FindCarried(const Options& options, const Part& part, const Rates<T>& rates,
+void FindCarried(const Options& options, const Chunk& chunk, const Rates<T>& rates,
                  const Coefficients<T>& to) {
-  const std::int64_t n = part.count;
+  const std::int64_t n = chunk.count;
   *to.kept = 1;
   to.a[0] = 1;
   to.b[0] = 0;
@@ -61,12 +61,12 @@ void FindCarried(const Options& options, const Part& part, const Rates<T>& rates
 }
 
 template <class T>
-void FindCoefficients(const Options& options, const Part& part, const Rates<T>& rates,
+void FindCoefficients(const Options& options, const Chunk& chunk, const Rates<T>& rates,
                       const Coefficients<T>& to) {
-  options.plain() ? FindPlain(part, rates, to) : FindCarried(options, part, rates, to);
+  options.plain() ? FindPlain(chunk, rates, to) : FindCarried(options, chunk, rates, to);
 }
 
-/// Gradients of the coefficients: sums over what a part's tokens, queries and update take of them.
+/// Gradients of the coefficients: sums over what a chunk's tokens, queries and update take of them.
 template <class T>
 struct RateGradients {
   T *step, *momentum, *decay;  // [token]
@@ -86,12 +86,12 @@ struct RateGradients {
 };
 
 template <class T>
-void PassPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& d,
+void PassPlain(const Chunk& chunk, const Rates<T>& rates, const Coefficients<T>& d,
                const RateGradients<T>& to) {
-  const std::int64_t n = part.count;
+  const std::int64_t n = chunk.count;
   for (std::int64_t j = 0; j < n; ++j) to.step[j] -= d.d[j];
   for (std::int64_t r = 0; r <= n; ++r) {
-    if (r > 0 || part.place > 0) to.row[r] -= d.b[r];
+    if (r > 0 || chunk.place > 0) to.row[r] -= d.b[r];
     for (std::int64_t j = 0; j < r; ++j) {
       to.row[r] += d.Row(r)[j] * rates.step[j];
       to.step[j] += d.Row(r)[j] * rates.row[r];
@@ -101,9 +101,9 @@ void PassPlain(const Part& part, const Rates<T>& rates, const Coefficients<T>& d
 
 /// `d`: gradients for the coefficients, which the recursion moves on in.
 template <class T>
-void PassCarried(const Options& options, const Part& part, const Rates<T>& rates,
+void PassCarried(const Options& options, const Chunk& chunk, const Rates<T>& rates,
                  const Coefficients<T>& c, const Coefficients<T>& d, const RateGradients<T>& to) {
-  const std::int64_t n = part.count;
+  const std::int64_t n = chunk.count;
   const auto momentum = [&](std::int64_t i) { return options.momentum ? rates.momentum[i] : T(0); };
   const auto updates = [&](std::int64_t r) { return to.updates + r * kBlock; };
   to.kept[0] = 1;
@@ -138,11 +138,11 @@ void PassCarried(const Options& options, const Part& part, const Rates<T>& rates
 }
 
 template <class T>
-void PassCoefficients(const Options& options, const Part& part, const Rates<T>& rates,
+void PassCoefficients(const Options& options, const Chunk& chunk, const Rates<T>& rates,
                       const Coefficients<T>& c, const Coefficients<T>& d,
                       const RateGradients<T>& to) {
   to.SetZero();
-  options.plain() ? PassPlain(part, rates, d, to) : PassCarried(options, part, rates, c, d, to);
+  options.plain() ? PassPlain(chunk, rates, d, to) : PassCarried(options, chunk, rates, c, d, to);
 }
 
 }  // namespace ttr::network

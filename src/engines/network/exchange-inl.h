@@ -56,12 +56,22 @@ class Exchange {
  public:
   Exchange(const Shape& shape, const Memory& memory) : shape_(shape), memory_(memory) {}
 
-  /// Loads parameters. Numbers beyond the weights become zero. Absent tensors give zeros.
-  void Load(const Parameters& from, const Weights<T>& to) const {
-    std::fill(to.data(), to.data() + to.numbers(), T(0));
-    if (!from.w.empty()) Move(from, to, true);
+  /// Numbers beyond the weights become zero. Absent tensors give zeros.
+  void Load(const StateParameters& from, const StateBlocks<T>& to) const {
+    for (const auto& entry : StateBlocks<T>::kEntries) {
+      const Parameters& tensors = from.*entry.tensors;
+      const Weights<T>& blocks = to.*entry.blocks;
+      if (blocks.data() == nullptr) continue;
+      std::fill(blocks.data(), blocks.data() + blocks.numbers(), T(0));
+      if (!tensors.w.empty()) Move(tensors, blocks, true);
+    }
   }
-  void Store(const Weights<T>& from, const Parameters& to) const { Move(to, from, false); }
+  void Store(const StateBlocks<T>& from, const StateParameters& to) const {
+    for (const auto& entry : StateBlocks<T>::kEntries) {
+      const Weights<T>& blocks = from.*entry.blocks;
+      if (blocks.data() != nullptr) Move(to.*entry.tensors, blocks, false);
+    }
+  }
 
  private:
   void Move(const Parameters& tensors, const Weights<T>& blocks, bool load) const {

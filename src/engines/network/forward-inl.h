@@ -42,19 +42,19 @@ class ForwardKernel {
 
   void Run() {
     blocks_.Begin(in_place_ ? 1 : kBlock);
-    if (!in_place_) Load();
+    if (!in_place_) exchange_.Load(call(), s_.state);
     place_ = memory_.position != nullptr ? *memory_.position : 0;
     if (!memory_.k) return ReadAsItStands(0, memory_.tokens);
     const bool waits = memory_.q && options_.read == Read::kBatchEnd;
-    std::int64_t parts = 0, unread = 0;
-    for (std::int64_t t = 0; t < memory_.tokens; ++parts) {
-      if (saved_ != nullptr && parts > 0 && parts % task_.spacing == 0) {
+    std::int64_t chunks = 0, unread = 0;
+    for (std::int64_t t = 0; t < memory_.tokens; ++chunks) {
+      if (saved_ != nullptr && chunks > 0 && chunks % task_.spacing == 0) {
         const Checkpoint<T> checkpoint(options_, shape_);
-        checkpoint.Save(s_, saved_ + (parts / task_.spacing - 1) * checkpoint.Numbers());
+        checkpoint.Save(s_.state, saved_ + (chunks / task_.spacing - 1) * checkpoint.Numbers());
       }
       const std::int64_t count =
           std::min({options_.mini_batch - place_, kBlock, memory_.tokens - t});
-      for (std::int64_t i = 0; i < count;) i += RunSome(PartOf(t + i, count - i));
+      for (std::int64_t i = 0; i < count;) i += RunSome(ChunkOf(t + i, count - i));
       t += count;
       if (!waits || (place_ > 0 && t < memory_.tokens)) continue;
       ReadAsItStands(unread, t);
@@ -77,27 +77,17 @@ class ForwardKernel {
   }
 
   Places<T> PlacesOf() const {
-    return {PlaceOf(call().weights, s_.a), PlaceOf(call().anchors, s_.anchor),
-            PlaceOf(call().second, s_.b), PlaceOf(call().squares, s_.squares)};
-  }
-
-  void Load() const {
-    exchange_.Load(call().weights, s_.a);
-    if (options_.has_second()) exchange_.Load(call().second, s_.b);
-    if (options_.has_anchors()) exchange_.Load(call().anchors, s_.anchor);
-    if (options_.adapts()) exchange_.Load(call().squares, s_.squares);
+    return {PlaceOf(call().weights, s_.state.weights), PlaceOf(call().anchors, s_.state.anchors),
+            PlaceOf(call().second, s_.state.second), PlaceOf(call().squares, s_.state.squares)};
   }
 
   void Store() const {
-    exchange_.Store(s_.a, call().weights);
-    if (options_.has_second()) exchange_.Store(s_.b, call().second);
-    if (options_.adapts()) exchange_.Store(s_.squares, call().squares);
-    if (options_.has_anchors()) {
-      exchange_.Store(has_anchor_ ? s_.anchor : s_.a, call().anchors);
-    }
+    StateBlocks<T> blocks = s_.state;
+    if (options_.has_anchors() && !has_anchor_) blocks.anchors = blocks.weights;
+    exchange_.Store(blocks, call());
   }
 
-  Part PartOf(std::int64_t t, std::int64_t count) const {
+  Chunk ChunkOf(std::int64_t t, std::int64_t count) const {
     return {.first = t,
             .count = count,
             .place = place_,
@@ -108,20 +98,22 @@ class ForwardKernel {
 
   /// What a call finds at its beginning may be anything; afterwards a mini-batch begins with W_bar
   /// = A and, plainly, B = 0.
-  void Advance(const Part& part) {
-    place_ = part.ends ? 0 : part.place + part.count;
-    has_anchor_ = options_.has_anchors() && (!part.ends || in_place_);
-    if (options_.plain()) has_second_ = options_.has_second() && (!part.ends || in_place_);
-    if (in_place_ && part.ends && options_.has_anchors()) KeepAnchor();
+  void Advance(const Chunk& chunk) {
+    place_ = chunk.ends ? 0 : chunk.place + chunk.count;
+    has_anchor_ = options_.has_anchors() && (!chunk.ends || in_place_);
+    if (options_.plain()) has_second_ = options_.has_second() && (!chunk.ends || in_place_);
+    if (in_place_ && chunk.ends && options_.has_anchors()) KeepAnchor();
   }
 
   /// W_bar <- A
   void KeepAnchor() const {
     if (!in_place_) {
-      std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());
+      std::copy(s_.state.weights.data(), s_.state.weights.data() + s_.state.weights.numbers(),
+                s_.state.anchors.data());
       return;
     }
-    const Place<T> a = PlaceOf(call().weights, s_.a), anchor = PlaceOf(call().anchors, s_.anchor);
+    const Place<T> a = PlaceOf(call().weights, s_.state.weights),
+                   anchor = PlaceOf(call().anchors, s_.state.anchors);
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       tokens_.ForRows(l, a[l], anchor[l], [](std::int64_t count, T* from, T* to) {
         std::copy(from, from + count, to);
@@ -131,8 +123,8 @@ class ForwardKernel {
 
   bool IsBounded() {
     if (bound_ < std::numeric_limits<T>::max() / 1000) return true;
-    bound_ = Largest(s_.a);
-    if (options_.has_second()) bound_ = std::max(bound_, Largest(s_.b));
+    bound_ = Largest(s_.state.weights);
+    if (options_.has_second()) bound_ = std::max(bound_, Largest(s_.state.second));
     return bound_ < std::numeric_limits<T>::max() / 1000;
   }
 
@@ -141,56 +133,56 @@ class ForwardKernel {
     return std::isnan(mass) ? std::numeric_limits<T>::infinity() : mass;
   }
 
-  /// Runs the first tokens of a part, or all of them. Returns how many.
-  std::int64_t RunSome(const Part& part) {
-    if (part.count > 1 && IsBounded()) {
-      const std::int64_t together = RunTogether(part);
-      if (together == 0) RunToken(PartOf(part.first, 1));
+  /// Runs the first tokens of a chunk, or all of them. Returns how many.
+  std::int64_t RunSome(const Chunk& chunk) {
+    if (chunk.count > 1 && IsBounded()) {
+      const std::int64_t together = RunTogether(chunk);
+      if (together == 0) RunToken(ChunkOf(chunk.first, 1));
       return std::max<std::int64_t>(together, 1);
     }
-    for (std::int64_t i = 0; i < part.count; ++i) RunToken(PartOf(part.first + i, 1));
-    return part.count;
+    for (std::int64_t i = 0; i < chunk.count; ++i) RunToken(ChunkOf(chunk.first + i, 1));
+    return chunk.count;
   }
 
   /// Runs the tokens before one in which a number is not finite, or after which one might soon not
   /// be: only the tokens that depend on it may see it. Returns how many; nothing is written where
   /// there are none.
-  std::int64_t RunTogether(const Part& whole) {
+  std::int64_t RunTogether(const Chunk& whole) {
     blocks_.LoadRates(whole);
     FindCoefficients(options_, whole, s_.rates, s_.coefficients);
-    blocks_.FindGradients(whole, whole.has_anchor ? s_.anchor : s_.a);
-    Part part = whole;
-    while (part.count > 0 && !blocks_.IsSafe(part.count, bound_)) {
-      --part.count;
-      part.ends = false;
-      part.cut = true;
-      FindCoefficients(options_, part, s_.rates, s_.coefficients);
+    blocks_.FindGradients(whole, whole.has_anchor ? s_.state.anchors : s_.state.weights);
+    Chunk chunk = whole;
+    while (chunk.count > 0 && !blocks_.IsSafe(chunk.count, bound_)) {
+      --chunk.count;
+      chunk.ends = false;
+      chunk.cut = true;
+      FindCoefficients(options_, chunk, s_.rates, s_.coefficients);
     }
-    if (part.count == 0) return 0;
+    if (chunk.count == 0) return 0;
     const bool reads = memory_.q && options_.read != Read::kBatchEnd;
     for (std::int64_t query = 0; reads && query < memory_.queries; ++query) {
-      blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR { ReadRows(part, query, rows); });
+      blocks_.ForTokens(chunk.count, [&](Range rows) HWY_ATTR { ReadRows(chunk, query, rows); });
     }
-    if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
-    blocks_.Update(part);
-    Advance(part);
-    return part.count;
+    if (options_.has_anchors() && !chunk.has_anchor && !chunk.ends) KeepAnchor();
+    blocks_.Update(chunk);
+    Advance(chunk);
+    return chunk.count;
   }
 
-  /// Answers queries of some of a part's tokens.
-  void ReadRows(const Part& part, std::int64_t query, Range rows) {
+  /// Answers queries of some of a chunk's tokens.
+  void ReadRows(const Chunk& chunk, std::int64_t query, Range rows) {
     // A row by itself would be read another way: before a cut there is one behind it.
-    const Range read{rows.begin, part.cut ? std::max<std::int64_t>(rows.end, 2) : rows.end};
-    reader_.Load(part, query, read);
+    const Range read{rows.begin, chunk.cut ? std::max<std::int64_t>(rows.end, 2) : rows.end};
+    reader_.Load(chunk, query, read);
     if (has_status()) NoteQueries(rows);
     if (options_.read == Read::kBatchStart) {
-      reader_.ReadAt(part.has_anchor ? s_.anchor : s_.a, 0, read);
+      reader_.ReadAt(chunk.has_anchor ? s_.state.anchors : s_.state.weights, 0, read);
     } else {
-      reader_.ReadTokens(part, read);
+      reader_.ReadTokens(chunk, read);
     }
-    reader_.Store(part, query, rows);
+    reader_.Store(chunk, query, rows);
     for (std::int64_t i = rows.begin; has_status() && i < rows.end; ++i) {
-      WriteStatus(query, part.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
+      WriteStatus(query, chunk.first + i, finite_[i], s_.zq[shape_.depth - 1].Row(i), true);
     }
   }
 
@@ -200,29 +192,29 @@ class ForwardKernel {
     }
   }
 
-  void RunToken(const Part& part) {
-    blocks_.LoadPairs(part);
+  void RunToken(const Chunk& chunk) {
+    blocks_.LoadPairs(chunk);
     const Rates<T>& rates = s_.rates;
     const bool finite = has_status() && PairIsFinite(0);
-    const bool between = part.place > 0 && options_.plain() && options_.read == Read::kBefore;
+    const bool between = chunk.place > 0 && options_.plain() && options_.read == Read::kBefore;
     if (options_.read == Read::kBefore || options_.read == Read::kBatchStart) {
-      ReadQueries(part, between ? rates.row[0] : T(0), finite);
+      ReadQueries(chunk, between ? rates.row[0] : T(0), finite);
     }
-    tokens_.FindGradient(part.has_anchor);
-    if (options_.has_anchors() && !part.has_anchor && !part.ends) KeepAnchor();
+    tokens_.FindGradient(chunk.has_anchor);
+    if (options_.has_anchors() && !chunk.has_anchor && !chunk.ends) KeepAnchor();
     bound_ = std::numeric_limits<T>::infinity();
     const bool reads = options_.read == Read::kAfter;
     if (tokens_.ReadsAsItWrites() && reads && memory_.q && memory_.queries == 1) {
-      reader_.Load(part, 0, kOne);
+      reader_.Load(chunk, 0, kOne);
       const bool inputs_finite = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.WriteAndRead();
-      Answer(part, 0, inputs_finite, !inputs_finite || tokens_.Finite(false, 0));
-      return Advance(part);
+      Answer(chunk, 0, inputs_finite, !inputs_finite || tokens_.Finite(false, 0));
+      return Advance(chunk);
     }
-    tokens_.Write(part);
-    const T after = options_.plain() && !part.ends ? rates.row[1] : T(0);
-    if (reads) ReadQueries(part, after, finite);
-    Advance(part);
+    tokens_.Write(chunk);
+    const T after = options_.plain() && !chunk.ends ? rates.row[1] : T(0);
+    if (reads) ReadQueries(chunk, after, finite);
+    Advance(chunk);
   }
 
   /// Are the key and value in row i, and its rates, finite?
@@ -237,21 +229,22 @@ class ForwardKernel {
   /// Do queries read W_bar, and is it not A?
   bool ReadsAnchor() const { return options_.read == Read::kBatchStart && has_anchor_; }
 
-  void ReadQueries(const Part& part, T row, bool finite) {
+  void ReadQueries(const Chunk& chunk, T row, bool finite) {
     if (!memory_.q) return;
     const bool weights_finite = !has_status() || !finite || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t query = 0; query < memory_.queries; ++query) {
-      reader_.Load(part, query, kOne);
+      reader_.Load(chunk, query, kOne);
       const bool inputs_finite = finite && AllFinite(shape_.key_dim, s_.u[0].Row(0));
       tokens_.Read(ReadsAnchor(), row);
-      Answer(part, query, inputs_finite, weights_finite);
+      Answer(chunk, query, inputs_finite, weights_finite);
     }
   }
 
-  void Answer(const Part& part, std::int64_t query, bool inputs_finite, bool weights_finite) const {
-    reader_.Store(part, query, kOne);
+  void Answer(const Chunk& chunk, std::int64_t query, bool inputs_finite,
+              bool weights_finite) const {
+    reader_.Store(chunk, query, kOne);
     if (!has_status()) return;
-    WriteStatus(query, part.first, inputs_finite, s_.zq[shape_.depth - 1].Row(0), weights_finite);
+    WriteStatus(query, chunk.first, inputs_finite, s_.zq[shape_.depth - 1].Row(0), weights_finite);
   }
 
   void WriteStatus(std::int64_t query, std::int64_t t, bool inputs_finite, const T* y,
@@ -267,16 +260,17 @@ class ForwardKernel {
     const T row = between ? blocks_.RowFactor(place_ - 1) : T(0);
     const bool weights_finite = !has_status() || tokens_.Finite(ReadsAnchor(), row);
     for (std::int64_t t = first; t < end; t += kBlock) {
-      const Part part{.first = t, .count = std::min(kBlock, end - t)};
+      const Chunk chunk{.first = t, .count = std::min(kBlock, end - t)};
       bool pairs[kBlock];
-      NotePairs(part, pairs);
+      NotePairs(chunk, pairs);
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
-        blocks_.ForTokens(part.count, [&](Range rows) HWY_ATTR {
-          reader_.Load(part, query, rows);
+        blocks_.ForTokens(chunk.count, [&](Range rows) HWY_ATTR {
+          reader_.Load(chunk, query, rows);
           if (has_status()) NoteQueries(rows);
-          in_place_ ? tokens_.Read(ReadsAnchor(), row)
-                    : reader_.ReadAt(ReadsAnchor() ? s_.anchor : s_.a, row, rows);
-          reader_.Store(part, query, rows);
+          in_place_
+              ? tokens_.Read(ReadsAnchor(), row)
+              : reader_.ReadAt(ReadsAnchor() ? s_.state.anchors : s_.state.weights, row, rows);
+          reader_.Store(chunk, query, rows);
           for (std::int64_t i = rows.begin; has_status() && i < rows.end; ++i) {
             WriteStatus(query, t + i, finite_[i] && pairs[i], s_.zq[shape_.depth - 1].Row(i),
                         weights_finite);
@@ -286,11 +280,11 @@ class ForwardKernel {
     }
   }
 
-  void NotePairs(const Part& part, bool* finite) const {
-    std::fill(finite, finite + part.count, true);
+  void NotePairs(const Chunk& chunk, bool* finite) const {
+    std::fill(finite, finite + chunk.count, true);
     if (!has_status() || !memory_.k) return;
-    blocks_.LoadPairs(part);
-    for (std::int64_t i = 0; i < part.count; ++i) finite[i] = PairIsFinite(i);
+    blocks_.LoadPairs(chunk);
+    for (std::int64_t i = 0; i < chunk.count; ++i) finite[i] = PairIsFinite(i);
   }
 
   const Task& task_;

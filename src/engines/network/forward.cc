@@ -20,9 +20,7 @@ Options Largest() {
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
-  return sizes.dtype == DType::kFloat64
-             ? common::ScratchBytesOf<Scratch<double>>(options, sizes.shape)
-             : common::ScratchBytesOf<Scratch<float>>(options, sizes.shape);
+  return common::ScratchBytesOf<Scratch>(sizes.dtype, options, sizes.shape);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "src/engines/network/chunk_gradient-inl.h"
 #include "src/engines/network/exchange-inl.h"
-#include "src/engines/network/part_gradient-inl.h"
 #include "src/engines/network/token-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,19 +30,20 @@ class BackwardKernel {
         g_(scratch),
         exchange_(task.shape, task.memory),
         checkpoint_(task.options, task.shape),
-        parts_(task.options, FirstPlace(), task.memory.tokens),
+        chunks_(task.options, FirstPlace(), task.memory.tokens),
         blocks_(task.options, task.shape, task.memory, task.team, scratch.forward),
         tokens_(task.options, task.shape, scratch.forward, blocks_,
-                {PlaceOf(s_.a), PlaceOf(s_.anchor), PlaceOf(s_.b), PlaceOf(s_.squares)}),
+                {PlaceOf(s_.state.weights), PlaceOf(s_.state.anchors), PlaceOf(s_.state.second),
+                 PlaceOf(s_.state.squares)}),
         gradient_(task, scratch, blocks_, tokens_) {}
 
   void Run() {
     blocks_.Begin(kBlock);
     SetSumsZero();
     LoadFinal();
-    if (parts_.count() > 0) {
+    if (chunks_.count() > 0) {
       Load();
-      Back(0, parts_.count(), 0, g_.checkpoints);
+      Back(0, chunks_.count(), 0, g_.checkpoints);
     }
     StoreInitial();
   }
@@ -63,28 +64,16 @@ class BackwardKernel {
 
   /// Gradients of the final state. Where a mini-batch has ended W_bar is A and, plainly, B is 0.
   void LoadFinal() const {
-    const StateParameters& from = *task_.gradients.final;
+    StateParameters from = *task_.gradients.final;
     const std::int64_t tokens = task_.memory.tokens;
     const bool ended = tokens > 0 && (FirstPlace() + tokens) % options_.mini_batch == 0;
-    exchange_.Load(from.weights, g_.a);
-    if (options_.adapts()) exchange_.Load(from.squares, g_.squares);
-    if (options_.has_second()) {
-      exchange_.Load(options_.plain() && ended ? Parameters() : from.second, g_.b);
-    }
-    if (!options_.has_anchors()) return;
-    exchange_.Load(from.anchors, g_.anchor);
-    if (!ended) return;
-    T* const anchor = g_.anchor.data();
-    AddRow(g_.anchor.numbers(), static_cast<const T*>(anchor), g_.a.data());
-    std::fill(anchor, anchor + g_.anchor.numbers(), T(0));
+    if (options_.plain() && ended) from.second = {};
+    exchange_.Load(from, g_.state);
+    if (options_.has_anchors() && ended) gradient_.FoldAnchors();
   }
 
   void StoreInitial() const {
-    const StateParameters& to = *task_.gradients.initial;
-    exchange_.Store(g_.a, to.weights);
-    if (options_.adapts()) exchange_.Store(g_.squares, to.squares);
-    if (options_.has_second()) exchange_.Store(g_.b, to.second);
-    if (options_.has_anchors()) exchange_.Store(g_.anchor, to.anchors);
+    exchange_.Store(g_.state, *task_.gradients.initial);
     const auto store = [](const Rows& rows, const T* from, std::int64_t count) {
       if (rows) sn::StoreRow(from, 0, 0, count, rows);
     };
@@ -93,36 +82,30 @@ class BackwardKernel {
     store(task_.gradients.row_bias, g_.row_bias, options_.mini_batch);
   }
 
-  void Load() const {
-    const Call& call = *task_.memory.call;
-    exchange_.Load(call.weights, s_.a);
-    if (options_.adapts()) exchange_.Load(call.squares, s_.squares);
-    if (options_.has_second()) exchange_.Load(call.second, s_.b);
-    if (options_.has_anchors()) exchange_.Load(call.anchors, s_.anchor);
-  }
+  void Load() const { exchange_.Load(*task_.memory.call, s_.state); }
 
-  /// Parts first .. end, before which the parameters stand; `at`: checkpoints of this level and
+  /// Chunks first .. end, before which the parameters stand; `at`: checkpoints of this level and
   /// those below.
   void Back(std::int64_t first, std::int64_t end, int level, T* at) {
-    if (level == task_.levels.count) return gradient_.Run(parts_[first]);
+    if (level == task_.levels.count) return gradient_.Run(chunks_[first]);
     const std::int64_t piece = task_.levels.pieces[level];
     const std::int64_t pieces = common::CeilDiv(end - first, piece);
     const bool saved = level == 0 && task_.saved != nullptr;
-    const std::int64_t kept = task_.levels.Kept(level, MostParts(options_, task_.longest));
+    const std::int64_t kept = task_.levels.Kept(level, MostChunks(options_, task_.longest));
     T* const below = saved ? at : at + kept * checkpoint_.Numbers();
     for (std::int64_t i = 0; !saved && i + 1 < pieces; ++i) {
       const std::int64_t begin = first + i * piece;
-      if (begin > 0) checkpoint_.Save(s_, at + i * checkpoint_.Numbers());
-      for (std::int64_t p = begin; p < begin + piece; ++p) GoOn(parts_[p]);
+      if (begin > 0) checkpoint_.Save(s_.state, at + i * checkpoint_.Numbers());
+      for (std::int64_t p = begin; p < begin + piece; ++p) GoOn(chunks_[p]);
     }
     for (std::int64_t i = pieces; i-- > 0;) {
       const std::int64_t begin = first + i * piece;
       if (begin == 0) {
         Load();
       } else if (saved) {
-        checkpoint_.Restore(Saved(i), s_);
+        checkpoint_.Restore(Saved(i), s_.state);
       } else if (i + 1 < pieces) {
-        checkpoint_.Restore(at + i * checkpoint_.Numbers(), s_);
+        checkpoint_.Restore(at + i * checkpoint_.Numbers(), s_.state);
       }
       Back(begin, std::min(begin + piece, end), level + 1, below);
     }
@@ -137,21 +120,22 @@ class BackwardKernel {
     return first + (piece - 1) * checkpoint_.Numbers();
   }
 
-  /// Runs a part forwards, which leaves the parameters behind it.
-  void GoOn(const Part& part) const {
-    const bool single = part.count == 1;
+  /// Runs a chunk forwards, which leaves the parameters behind it.
+  void GoOn(const Chunk& chunk) const {
+    const bool single = chunk.count == 1;
     if (single) {
-      blocks_.LoadPairs(part);
-      tokens_.FindGradient(part.has_anchor);
+      blocks_.LoadPairs(chunk);
+      tokens_.FindGradient(chunk.has_anchor);
     } else {
-      blocks_.LoadRates(part);
-      FindCoefficients(options_, part, s_.rates, s_.coefficients);
-      blocks_.FindGradients(part, part.has_anchor ? s_.anchor : s_.a);
+      blocks_.LoadRates(chunk);
+      FindCoefficients(options_, chunk, s_.rates, s_.coefficients);
+      blocks_.FindGradients(chunk, chunk.has_anchor ? s_.state.anchors : s_.state.weights);
     }
-    if (options_.has_anchors() && !part.has_anchor && !part.ends) {
-      std::copy(s_.a.data(), s_.a.data() + s_.a.numbers(), s_.anchor.data());
+    if (options_.has_anchors() && !chunk.has_anchor && !chunk.ends) {
+      std::copy(s_.state.weights.data(), s_.state.weights.data() + s_.state.weights.numbers(),
+                s_.state.anchors.data());
     }
-    single ? tokens_.Write(part) : blocks_.Update(part);
+    single ? tokens_.Write(chunk) : blocks_.Update(chunk);
   }
 
   const GradientTask& task_;
@@ -160,10 +144,10 @@ class BackwardKernel {
   const GradientScratch<T>& g_;
   Exchange<T> exchange_;
   Checkpoint<T> checkpoint_;
-  Parts parts_;
+  Chunks chunks_;
   BlockKernel<T> blocks_;
   TokenKernel<T> tokens_;
-  PartGradient<T> gradient_;
+  ChunkGradient<T> gradient_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -33,22 +33,27 @@ struct GradientTask {
   std::byte* scratch = nullptr;
 };
 
+/// Gradients of a chunk's queries, of one layer.
+template <class T>
+struct QueryGradients {
+  Block<T> pairs;     // [query][pair]: gradients for scores
+  Block<T> zq, u;     // [token][channel]
+  Block<T> residual;  // [token][channel]: for what the residual connection adds
+};
+
 template <class T>
 struct GradientScratch {
   Scratch<T> forward;
-  Weights<T> a, anchor, b, squares;
-  // The parameters, while what the part makes of them is read.
-  Weights<T> kept_a, kept_b, kept_squares;
+  StateBlocks<T> state;
+  StateBlocks<T> kept;      // the parameters, while what the chunk makes of them is read
   TokenRows<T> curvatures;  // act''(z) of keys
   TokenRows<T> before;      // of keys, what comes down to x before it meets act'(z)
   TokenRows<T> ddz, z, x;   // gradients for dz, z and x
-  Block<T> pairs;           // [query][pair]: gradients for scores
-  Block<T> zq, u, sum;      // [token][channel]: gradients of queries
-  Block<T> residual;        // [token][channel]: for what the residual connection adds
-  T *error, *room;          // [channel]
-  T* dots[3];               // [row of weights]
-  T *ln_weight, *ln_bias;   // [channel]: sums
-  T* row_bias;              // [place]
+  QueryGradients<T> queries;
+  T *error, *room;         // [channel]
+  T* dots[3];              // [row of weights]
+  T *ln_weight, *ln_bias;  // [channel]: sums
+  T* row_bias;             // [place]
   Coefficients<T> coefficients;
   RateGradients<T> rates;
   T* checkpoints;  // [level][checkpoint]
@@ -56,13 +61,7 @@ struct GradientScratch {
   GradientScratch(const Options& options, const Shape& shape, const Levels& levels,
                   std::int64_t tokens, bool saved, ScratchLayout& layout)
       : forward(options, shape, layout),
-        a(shape, true, layout),
-        anchor(shape, options.has_anchors(), layout),
-        b(shape, options.has_second(), layout),
-        squares(shape, options.adapts(), layout),
-        kept_a(shape, KeepsParameters(options), layout),
-        kept_b(shape, KeepsParameters(options) && options.has_second(), layout),
-        kept_squares(shape, options.adapts(), layout),
+        state(options, shape, layout),
         curvatures(shape, TokenRows<T>::Of::kOut, layout),
         before(shape, TokenRows<T>::Of::kOut, layout),
         ddz(shape, TokenRows<T>::Of::kOut, layout),
@@ -70,6 +69,11 @@ struct GradientScratch {
         x(shape, TokenRows<T>::Of::kIn, layout),
         coefficients(layout),
         rates(layout) {
+    if (options.read == Read::kBatchEnd || options.adapts()) {
+      kept.weights = {shape, true, layout};
+      kept.second = {shape, options.has_second(), layout};
+      kept.squares = {shape, options.adapts(), layout};
+    }
     const std::int64_t width = Scratch<T>::Widest(shape);
     const auto block = [&](std::int64_t columns) {
       const std::int64_t stride = linalg::StrideOf<T>(columns);
@@ -77,21 +81,20 @@ struct GradientScratch {
     };
     all_scores_ = block(kBlock);
     for (std::int64_t l = 1; l < shape.depth; ++l) block(kBlock);
-    pairs = block(kBlock);
-    zq = block(width);
-    u = block(width);
-    sum = block(width);
-    residual = block(linalg::RoundUp(shape.value_dim, kUnit));
+    queries = {.pairs = block(kBlock),
+               .zq = block(width),
+               .u = block(width),
+               .residual = block(linalg::RoundUp(shape.value_dim, kUnit))};
     layout.Take(shape.value_dim, {&error, &room, &ln_weight, &ln_bias});
     layout.Take(width, {&dots[0], &dots[1], &dots[2]});
     row_bias = layout.Take<T>(options.inverse_rows ? options.mini_batch : 0);
     const std::int64_t checkpoint = Checkpoint<T>(options, shape).Numbers();
-    const std::int64_t parts = MostParts(options, tokens);
-    std::int64_t kept = 0;
+    const std::int64_t chunks = MostChunks(options, tokens);
+    std::int64_t count = 0;
     for (int level = saved ? 1 : 0; level < levels.count; ++level) {
-      kept += levels.Kept(level, parts);
+      count += levels.Kept(level, chunks);
     }
-    checkpoints = layout.Take<T>(kept * checkpoint);
+    checkpoints = layout.Take<T>(count * checkpoint);
   }
 
   Block<T> Scores(std::int64_t l) const {
@@ -99,9 +102,6 @@ struct GradientScratch {
   }
 
  private:
-  static bool KeepsParameters(const Options& options) {
-    return options.read == Read::kBatchEnd || options.adapts();
-  }
   std::int64_t RoundedScores() const { return kBlock * all_scores_.stride; }
   Block<T> all_scores_;
 };

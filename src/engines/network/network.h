@@ -89,7 +89,7 @@ struct Options {
   bool plain() const { return !momentum && weight_decay == Decay::kNone && !adapts(); }
   bool has_second() const { return plain() ? mini_batch > 1 : momentum; }
   bool has_anchors() const { return !plain() && mini_batch > 1; }
-  /// Tokens of a part that its query i sees, where tokens are read one by one.
+  /// Tokens of a chunk that its query i sees, where tokens are read one by one.
   std::int64_t SeenBy(std::int64_t i) const { return i + (read == Read::kAfter ? 1 : 0); }
   double NormLength(std::int64_t count) const {
     return output_norm == OutputNorm::kRms ? static_cast<double>(count) : 1;

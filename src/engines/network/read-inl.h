@@ -25,19 +25,19 @@ class Reader {
          const Scratch<T>& scratch, const BlockKernel<T>& blocks)
       : options_(options), shape_(shape), memory_(memory), s_(scratch), blocks_(blocks) {}
 
-  /// Queries of some of the part's tokens, of one head.
-  void Load(const Part& part, std::int64_t query, Range of) const {
+  /// Queries of some of the chunk's tokens, of one head.
+  void Load(const Chunk& chunk, std::int64_t query, Range of) const {
     const Rows rows = memory_.q.Of(query);
     for (std::int64_t i = of.begin; i < of.end; ++i) {
-      LoadKey(options_, rows, part.first + i, shape_.key_dim, options_.scale, s_.u[0].Row(i));
+      LoadKey(options_, rows, chunk.first + i, shape_.key_dim, options_.scale, s_.u[0].Row(i));
     }
   }
 
   /// What each query reads of the weights that its token, or the one before, leaves: in zq of the
   /// last layer.
-  void ReadTokens(const Part& part, Range rows) const {
+  void ReadTokens(const Chunk& chunk, Range rows) const {
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
-      ReadLayer(part, rows, l, s_.scores, s_.scores);
+      ReadLayer(chunk, rows, l, s_.scores, s_.scores);
       Activate(l, rows);
     }
   }
@@ -50,7 +50,7 @@ class Reader {
         for (std::int64_t i = rows.begin; i < rows.end; ++i) {
           ScaleRow(shape_.Rows(l), -row, static_cast<const T*>(s_.u[l].Row(i)), s_.scaled.Row(i));
         }
-        blocks_.template Apply<Into::kAdd>(s_.b[l], l, s_.scaled, rows, s_.zq[l]);
+        blocks_.template Apply<Into::kAdd>(s_.state.second[l], l, s_.scaled, rows, s_.zq[l]);
       }
       Activate(l, rows);
     }
@@ -58,7 +58,7 @@ class Reader {
 
   /// zq_l = a u A + b u B - (c (.) u x^T) dz. Leaves u x^T in `scores`, and weighed in `weighed`,
   /// which may be the same.
-  void ReadLayer(const Part& part, Range rows, std::int64_t l, const Block<T>& scores,
+  void ReadLayer(const Chunk& chunk, Range rows, std::int64_t l, const Block<T>& scores,
                  const Block<T>& weighed) const {
     const Block<T> u = s_.u[l], z = s_.zq[l];
     const Coefficients<T>& c = s_.coefficients;
@@ -69,13 +69,13 @@ class Reader {
       }
       return s_.scaled;
     };
-    blocks_.Apply(s_.a[l], l, options_.plain() ? u : scaled(c.a), rows, z);
-    if (part.has_second) {
-      blocks_.template Apply<Into::kAdd>(s_.b[l], l, scaled(c.b), rows, z);
+    blocks_.Apply(s_.state.weights[l], l, options_.plain() ? u : scaled(c.a), rows, z);
+    if (chunk.has_second) {
+      blocks_.template Apply<Into::kAdd>(s_.state.second[l], l, scaled(c.b), rows, z);
     }
-    // What a token reads has the same bits, wherever a part is cut behind it.
-    part.count > 1 || part.cut ? ReadPairs(part.count, rows, l, scores, weighed)
-                               : ReadPair(l, scores, weighed);
+    // What a token reads has the same bits, wherever a chunk is cut behind it.
+    chunk.count > 1 || chunk.cut ? ReadPairs(chunk.count, rows, l, scores, weighed)
+                                 : ReadPair(l, scores, weighed);
   }
 
   /// to = c (.) scores, of some of as many queries as pairs. What a query does not see may be
@@ -98,14 +98,14 @@ class Reader {
     }
   }
 
-  /// The outputs of some of the part's tokens.
-  void Store(const Part& part, std::int64_t query, Range rows) const {
+  /// The outputs of some of the chunk's tokens.
+  void Store(const Chunk& chunk, std::int64_t query, Range rows) const {
     const Rows y = memory_.y.Of(query);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       T* const row = s_.zq[shape_.depth - 1].Row(i);
       blocks_.head().Finish(s_.u[0].Row(i), row, nullptr);
       NormaliseOutput(row);
-      sn::StoreRow(row, part.first + i, 0, shape_.value_dim, y);
+      sn::StoreRow(row, chunk.first + i, 0, shape_.value_dim, y);
     }
   }
 
@@ -131,7 +131,7 @@ class Reader {
                                   Seen{first, columns, n}, s_.zq[l].Rows(first));
   }
 
-  /// ReadPairs() for a part of one token, whose query sees one pair.
+  /// ReadPairs() for a chunk of one token, whose query sees one pair.
   void ReadPair(std::int64_t l, const Block<T>& scores, const Block<T>& weighed) const {
     const T* const u = s_.u[l].data;
     *scores.data = sn::Dot(shape_.Rows(l), u, static_cast<const T*>(s_.x[l].data));

@@ -10,7 +10,7 @@
 namespace ttr::network {
 
 /// Each thread has memories of its own; where there are fewer memories than threads, each memory
-/// has a team, which divides the products of a part.
+/// has a team, which divides the products of a chunk.
 struct Shares {
   int workers;   // memories at once
   int team = 1;  // threads of each
@@ -38,7 +38,7 @@ struct Shares {
   }
 
  private:
-  /// A part of fewer flops is over before a team has met some five times.
+  /// A chunk of fewer flops is over before a team has met some five times.
   static constexpr double kFlopsWorthTeam = 4e5;
   /// Tokens that keep the registers of a product busy.
   static constexpr std::int64_t kRowsWorthThread = 4;

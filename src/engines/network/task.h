@@ -42,97 +42,99 @@ struct Task {
   Memory memory;
   std::byte* scratch = nullptr;
   std::byte* saved = nullptr;  // checkpoints for the backward pass, or null
-  std::int64_t spacing = 1;    // parts from one to the next
+  std::int64_t spacing = 1;    // chunks from one to the next
 };
 
-/// Where layer l begins, of arrays of which the layers between the first and the last are alike.
-constexpr std::int64_t OffsetOf(std::int64_t l, std::int64_t first, std::int64_t middle) {
-  return l == 0 ? 0 : first + (l - 1) * middle;
-}
-
-/// A block for every layer's weights: row `in` of column `out`, the bias as the row behind them.
-/// Weights that are not wanted are blocks whose every row is null.
+/// A block for every layer, of which those between the first and the last are alike.
 template <class T>
-class Weights {
+class LayerBlocks {
  public:
-  Weights() = default;
-  Weights(const Shape& shape, bool wanted, ScratchLayout& layout) : shape_(&shape) {
-    numbers_ = OffsetOf(shape.depth, Size(0), Size(1)) +
-               (shape.depth > 1 ? Size(shape.depth - 1) - Size(1) : 0);
+  LayerBlocks() = default;
+  /// rows(l) and columns(l) are those of layer l. The rows of blocks that are not wanted are null.
+  template <class RowsOf, class ColumnsOf>
+  LayerBlocks(const Shape& shape, bool wanted, const RowsOf& rows, const ColumnsOf& columns,
+              ScratchLayout& layout)
+      : last_(shape.depth - 1) {
+    const std::int64_t layers[] = {0, std::min<std::int64_t>(1, last_), last_};
+    for (int i = 0; i < 3; ++i) {
+      strides_[i] = linalg::StrideOf<T>(columns(layers[i]));
+      sizes_[i] = rows(layers[i]) * strides_[i];
+    }
+    numbers_ = OffsetOf(last_) + sizes_[last_ > 0 ? 2 : 0];
     if (wanted) data_ = layout.Take<T>(numbers_);
   }
 
   Block<T> operator[](std::int64_t l) const {
     if (data_ == nullptr) return {};
-    return {data_ + OffsetOf(l, Size(0), Size(1)), Stride(l)};
+    return {data_ + OffsetOf(l), strides_[l == 0 ? 0 : l == last_ ? 2 : 1]};
   }
   T* data() const { return data_; }
   std::int64_t numbers() const { return numbers_; }
 
  private:
-  std::int64_t Stride(std::int64_t l) const {
-    return linalg::StrideOf<T>(linalg::RoundUp(shape_->Out(l), kUnit));
-  }
-  std::int64_t Size(std::int64_t l) const {
-    return linalg::RoundUp(shape_->Rows(l), kUnit) * Stride(l);
+  std::int64_t OffsetOf(std::int64_t l) const {
+    return l == 0 ? 0 : sizes_[0] + (l - 1) * sizes_[1];
   }
 
-  const Shape* shape_ = nullptr;
   T* data_ = nullptr;
-  std::int64_t numbers_ = 0;
+  std::int64_t last_ = 0, numbers_ = 0;
+  std::int64_t strides_[3] = {}, sizes_[3] = {};  // of the first layer, those between, the last
 };
 
-/// A block for every layer: a row a token, of what goes into the layer or comes out of it.
+/// Weights: row `in` of column `out`, the bias as the row behind them.
 template <class T>
-class TokenRows {
- public:
+struct Weights : LayerBlocks<T> {
+  Weights() = default;
+  Weights(const Shape& shape, bool wanted, ScratchLayout& layout)
+      : LayerBlocks<T>(
+            shape, wanted, [&](std::int64_t l) { return linalg::RoundUp(shape.Rows(l), kUnit); },
+            [&](std::int64_t l) { return linalg::RoundUp(shape.Out(l), kUnit); }, layout) {}
+};
+
+/// A row a token, of what goes into the layer or comes out of it.
+template <class T>
+struct TokenRows : LayerBlocks<T> {
   enum class Of { kIn, kOut };
-  TokenRows() = default;
-  TokenRows(const Shape& shape, Of of, ScratchLayout& layout) : shape_(&shape), of_(of) {
-    numbers_ = OffsetOf(shape.depth, Size(0), Size(1)) +
-               (shape.depth > 1 ? Size(shape.depth - 1) - Size(1) : 0);
-    data_ = layout.Take<T>(numbers_);
-  }
-
-  Block<T> operator[](std::int64_t l) const {
-    return {data_ + OffsetOf(l, Size(0), Size(1)), Stride(l)};
-  }
-  T* data() const { return data_; }
-  std::int64_t numbers() const { return numbers_; }
-
- private:
-  std::int64_t Stride(std::int64_t l) const {
-    return linalg::StrideOf<T>(
-        linalg::RoundUp(of_ == Of::kIn ? shape_->Rows(l) : shape_->Out(l), kUnit));
-  }
-  std::int64_t Size(std::int64_t l) const { return kBlock * Stride(l); }
-
-  const Shape* shape_ = nullptr;
-  Of of_ = Of::kIn;
-  T* data_ = nullptr;
-  std::int64_t numbers_ = 0;
+  TokenRows(const Shape& shape, Of of, ScratchLayout& layout)
+      : LayerBlocks<T>(
+            shape, true, [](std::int64_t) { return kBlock; },
+            [&](std::int64_t l) {
+              return linalg::RoundUp(of == Of::kIn ? shape.Rows(l) : shape.Out(l), kUnit);
+            },
+            layout) {}
 };
 
-/// A block for every layer: a row a channel of what goes into it, a column a token.
+/// A row a channel of what goes into the layer, a column a token.
 template <class T>
-class TokenColumns {
- public:
-  TokenColumns() = default;
-  TokenColumns(const Shape& shape, ScratchLayout& layout) : shape_(&shape) {
-    data_ = layout.Take<T>(OffsetOf(shape.depth, Size(0), Size(1)));
-  }
-  Block<T> operator[](std::int64_t l) const {
-    return {data_ + OffsetOf(l, Size(0), Size(1)), Stride()};
-  }
+struct TokenColumns : LayerBlocks<T> {
+  TokenColumns(const Shape& shape, ScratchLayout& layout)
+      : LayerBlocks<T>(
+            shape, true, [&](std::int64_t l) { return linalg::RoundUp(shape.Rows(l), kUnit); },
+            [](std::int64_t) { return kBlock; }, layout) {}
+};
 
- private:
-  static std::int64_t Stride() { return linalg::StrideOf<T>(kBlock); }
-  std::int64_t Size(std::int64_t l) const {
-    return linalg::RoundUp(shape_->Rows(l), kUnit) * Stride();
-  }
+/// A memory's parameters as blocks, or the gradients for them: StateParameters by the same names.
+/// What the options lack has no rows.
+template <class T>
+struct StateBlocks {
+  Weights<T> weights, anchors, second, squares;
 
-  const Shape* shape_ = nullptr;
-  T* data_ = nullptr;
+  StateBlocks() = default;
+  StateBlocks(const Options& options, const Shape& shape, ScratchLayout& layout)
+      : weights(shape, true, layout),
+        anchors(shape, options.has_anchors(), layout),
+        second(shape, options.has_second(), layout),
+        squares(shape, options.adapts(), layout) {}
+
+  /// Tensors and blocks of one name.
+  struct Entry {
+    Parameters StateParameters::* tensors;
+    Weights<T> StateBlocks::* blocks;
+  };
+  static constexpr Entry kEntries[] = {{&StateParameters::weights, &StateBlocks::weights},
+                                       {&StateParameters::anchors, &StateBlocks::anchors},
+                                       {&StateParameters::second, &StateBlocks::second},
+                                       {&StateParameters::squares, &StateBlocks::squares}};
 };
 
 /// What tokens of a mini-batch make of the weights before them. After r of them
@@ -167,7 +169,7 @@ struct Range {
 };
 
 /// Tokens first .. first + count of a call, at places of one mini-batch.
-struct Part {
+struct Chunk {
   std::int64_t first = 0, count = 0, place = 0;
   bool ends = false;        // the mini-batch
   bool cut = false;         // before a token that is taken alone
@@ -175,11 +177,11 @@ struct Part {
   bool has_second = false;  // B is not zero
 };
 
-/// The numbers of a part's tokens that weigh their gradients.
+/// The numbers of a chunk's tokens that weigh their gradients.
 template <class T>
 struct Rates {
   T *step, *momentum, *decay;  // [token]
-  T* row;                      // [place of the part and one more]: row factors; that before first
+  T* row;                      // [place of the chunk and one more]: row factors; that before first
 
   explicit Rates(ScratchLayout& layout) {
     layout.Take(kBlock, {&step, &momentum, &decay});
@@ -190,7 +192,7 @@ struct Rates {
 /// A worker's scratch.
 template <class T>
 struct Scratch {
-  Weights<T> a, anchor, b, squares;
+  StateBlocks<T> state;
   TokenRows<T> x;              // what goes into every layer, of keys
   TokenColumns<T> transposed;  // x, a column a token
   TokenRows<T> z;          // what comes out of it, then act'(z); of the last (z - mean) / deviation
@@ -209,10 +211,7 @@ struct Scratch {
   Rates<T> rates;
 
   Scratch(const Options& options, const Shape& shape, ScratchLayout& layout)
-      : a(shape, true, layout),
-        anchor(shape, options.has_anchors(), layout),
-        b(shape, options.has_second(), layout),
-        squares(shape, options.adapts(), layout),
+      : state(options, shape, layout),
         x(shape, TokenRows<T>::Of::kIn, layout),
         transposed(shape, layout),
         z(shape, TokenRows<T>::Of::kOut, layout),

@@ -95,7 +95,7 @@ class TokenKernel {
   }
 
   /// A and B with this token. W_bar stays.
-  void Write(const Part& part) const {
+  void Write(const Chunk& chunk) const {
     if (ReadsAsItWrites()) {
       for (std::int64_t l = 0; l < shape_.depth; ++l) CarryLayer(l, nullptr, nullptr);
       return;
@@ -103,7 +103,7 @@ class TokenKernel {
     const T step = s_.rates.step[0], row = s_.rates.row[1];
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       AddPair(l, step, b_[l]);
-      if (!part.ends) continue;
+      if (!chunk.ends) continue;
       ForRows(l, a_[l], b_[l], [&](std::int64_t count, T* a, T* b) HWY_ATTR {
         if (row != 0) sn::AddScaled(count, -row, static_cast<const T*>(b), a);
         std::fill(b, b + count, T(0));

@@ -1,4 +1,4 @@
-// Back through what a part makes of the parameters. Compiled once for every target.
+// Back through what a chunk makes of the parameters. Compiled once for every target.
 
 #if defined(TTR_NETWORK_UPDATE_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_NETWORK_UPDATE_GRADIENT_INL_H_
@@ -33,21 +33,21 @@ class UpdateGradient {
         blocks_(blocks) {}
 
   /// Goes back through A' = a A + b B - sum c_j g_j, B' = kept B - sum d_j g_j, g_j = x_j dz_j^T.
-  void Pass(const Part& part) const {
-    const std::int64_t n = part.count;
+  void Pass(const Chunk& chunk) const {
+    const std::int64_t n = chunk.count;
     const Coefficients<T>& c = s_.coefficients;
     const Coefficients<T>& d = g_.coefficients;
-    const bool writes_a = !options_.plain() || part.ends;
-    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
+    const bool writes_a = !options_.plain() || chunk.ends;
+    const bool writes_b = options_.has_second() && !(options_.plain() && chunk.ends);
     for (std::int64_t l = 0; l < shape_.depth; ++l) {
       if (n == 1 && options_.momentum) {
         PassCarried(l);
         continue;
       }
-      if (writes_a) PassPairs(l, n, c.Row(n), g_.a[l], d.Row(n));
-      if (writes_b) PassPairs(l, n, c.d, g_.b[l], d.d);
+      if (writes_a) PassPairs(l, n, c.Row(n), g_.state.weights[l], d.Row(n));
+      if (writes_b) PassPairs(l, n, c.d, g_.state.second[l], d.d);
       const std::int64_t rows = shape_.Rows(l);
-      blocks_.ForWeights(rows, [&](Range of) HWY_ATTR { PassRows(part, l, of); });
+      blocks_.ForWeights(rows, [&](Range of) HWY_ATTR { PassRows(chunk, l, of); });
       // Sums run in the order of the rows, so that they do not depend on the team.
       for (std::int64_t r = 0; r < rows; ++r) {
         *d.kept += g_.dots[0][r];
@@ -81,12 +81,12 @@ class UpdateGradient {
  private:
   typename AdaptedGradient<T>::Row RowOf(std::int64_t l, std::int64_t r) const {
     const bool averages = options_.momentum;
-    return {.a = s_.a[l].Row(r),
-            .means = averages ? s_.b[l].Row(r) : nullptr,
-            .squares = s_.squares[l].Row(r),
-            .da = g_.a[l].Row(r),
-            .dmeans = averages ? g_.b[l].Row(r) : nullptr,
-            .dsquares = g_.squares[l].Row(r)};
+    return {.a = s_.state.weights[l].Row(r),
+            .means = averages ? s_.state.second[l].Row(r) : nullptr,
+            .squares = s_.state.squares[l].Row(r),
+            .da = g_.state.weights[l].Row(r),
+            .dmeans = averages ? g_.state.second[l].Row(r) : nullptr,
+            .dsquares = g_.state.squares[l].Row(r)};
   }
 
   /// Goes back through A' and B' of layer l, for one token that is written with momentum.
@@ -94,7 +94,8 @@ class UpdateGradient {
     const Coefficients<T>&c = s_.coefficients, &d = g_.coefficients;
     CarriedGradient<T> gradient({c.a[1], c.b[1], *c.Row(1), *c.d, *c.kept}, s_.dz[l].data,
                                 g_.ddz[l].data, shape_.Out(l));
-    const typename CarriedGradient<T>::Layer weights{s_.a[l], s_.b[l], g_.a[l], g_.b[l]};
+    const typename CarriedGradient<T>::Layer weights{s_.state.weights[l], s_.state.second[l],
+                                                     g_.state.weights[l], g_.state.second[l]};
     for (std::int64_t r = 0; r < shape_.Rows(l); ++r) {
       g_.x[l].data[r] -= gradient.PassRow(weights, r, s_.x[l].data[r]);
     }
@@ -102,23 +103,23 @@ class UpdateGradient {
   }
 
   /// Some rows of A' = a A + b B and B' = kept B, and their shares of gradients for a, b and kept.
-  void PassRows(const Part& part, std::int64_t l, Range of) const {
-    const std::int64_t n = part.count, columns = shape_.Out(l);
+  void PassRows(const Chunk& chunk, std::int64_t l, Range of) const {
+    const std::int64_t n = chunk.count, columns = shape_.Out(l);
     const Coefficients<T>& c = s_.coefficients;
-    const bool writes_a = !options_.plain() || part.ends;
-    const bool writes_b = options_.has_second() && !(options_.plain() && part.ends);
+    const bool writes_a = !options_.plain() || chunk.ends;
+    const bool writes_b = options_.has_second() && !(options_.plain() && chunk.ends);
     for (std::int64_t r = of.begin; r < of.end; ++r) {
-      T *const a = g_.a[l].Row(r), *const b = g_.b[l].Row(r);
-      const T *const from_a = s_.a[l].Row(r), *const from_b = s_.b[l].Row(r);
+      T *const a = g_.state.weights[l].Row(r), *const b = g_.state.second[l].Row(r);
+      const T *const from_a = s_.state.weights[l].Row(r), *const from_b = s_.state.second[l].Row(r);
       for (T* const dots : g_.dots) dots[r] = 0;
-      if (writes_b && part.has_second) {
+      if (writes_b && chunk.has_second) {
         g_.dots[0][r] = sn::Dot(columns, static_cast<const T*>(b), from_b);
         ScaleRow(columns, *c.kept, static_cast<const T*>(b), b);
       } else if (options_.has_second()) {
         std::fill(b, b + columns, T(0));
       }
       if (!writes_a) continue;
-      if (part.has_second) {
+      if (chunk.has_second) {
         g_.dots[1][r] = sn::Dot(columns, static_cast<const T*>(a), from_b);
         sn::AddScaled(columns, c.b[n], static_cast<const T*>(a), b);
       }

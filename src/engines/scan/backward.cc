@@ -28,17 +28,13 @@ GradientSizes SizesOf(const Work& work) {
   return sizes;
 }
 
-template <class T>
-std::size_t BytesOfWorkerAs(const GradientSizes& of) {
-  Sizes sizes = of.sizes;
-  if (sizes.key_dim > 0) return common::ScratchBytesOf<MatrixGradientScratch<T>>(sizes, of.length);
-  sizes.value_dim *= of.heads;  // they may be one vector
-  return common::ScratchBytesOf<VectorGradientScratch<T>>(sizes, of.length, of.complex);
-}
-
 std::size_t BytesOfWorker(const GradientSizes& of) {
-  return of.sizes.state == DType::kFloat64 ? BytesOfWorkerAs<double>(of)
-                                           : BytesOfWorkerAs<float>(of);
+  Sizes sizes = of.sizes;
+  if (sizes.key_dim > 0) {
+    return common::ScratchBytesOf<MatrixGradientScratch>(sizes.state, sizes, of.length);
+  }
+  sizes.value_dim *= of.heads;  // they may be one vector
+  return common::ScratchBytesOf<VectorGradientScratch>(sizes.state, sizes, of.length, of.complex);
 }
 
 std::size_t BytesOfSums(const GradientSizes& of) {

@@ -12,15 +12,9 @@ namespace {
 
 constexpr double kFlopsOfEntry = 10;
 
-template <class T>
-std::size_t BytesOfWorkerAs(const Sizes& sizes) {
-  return sizes.key_dim > 0 ? common::ScratchBytesOf<MatrixScratch<T>>(sizes)
-                           : common::ScratchBytesOf<VectorScratch<T>>(sizes);
-}
-
 std::size_t BytesOfWorker(const Sizes& sizes) {
-  return sizes.state == DType::kFloat64 ? BytesOfWorkerAs<double>(sizes)
-                                        : BytesOfWorkerAs<float>(sizes);
+  return sizes.key_dim > 0 ? common::ScratchBytesOf<MatrixScratch>(sizes.state, sizes)
+                           : common::ScratchBytesOf<VectorScratch>(sizes.state, sizes);
 }
 
 }  // namespace

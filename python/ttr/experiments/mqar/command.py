@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ import torch
 
 from ttr._files import write_whole
 
+from .._chart import draw
 from .._options import fill, number, numbers, parser, words
 from .._rows import Part, Rows, make
 from . import report
@@ -202,7 +204,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqar: {error}", file=sys.stderr)
         return 2
     found = [claim for width in options.widths for claim in report.claims(cells, width)]
-    outputs = {"mqar-trained.csv": report.table(cells), "mqar-trained.svg": report.picture(cells)}
+    described = report.chart(cells)
+    outputs = {
+        "mqar-trained.csv": report.table(cells),
+        "mqar-trained.json": json.dumps(described, allow_nan=False),
+        "mqar-trained.svg": draw(described),
+    }
     written = [options.out / name for name, text in outputs.items() if text]
     for path in written:
         write_whole(path, outputs[path.name])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._chart import Panel, Series, chart
+from .._chart import Panel, Series, describe
 from .._figures import Claim, columns, csv_text, figure, greater, mean, mean_cells
 
 Row = dict[str, Any]
@@ -38,8 +38,8 @@ class Cell:
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
-    """Of every combination the runs at the rate with which the first seed has the greatest
-    validation accuracy, which is measured on other examples than those of the tests."""
+    """Every combination with its runs at one rate: that of the first seed's greatest validation
+    accuracy, which is measured on other examples than those of the tests."""
     groups: dict[tuple[Any, ...], dict[float, list[Row]]] = {}
     for row in rows:
         s = row["settings"]
@@ -86,8 +86,8 @@ def text(made: Sequence[Cell]) -> str:
     return columns(lines)
 
 
-def picture(made: Sequence[Cell]) -> str:
-    """SVG: a panel for each architecture, number of pairs and width."""
+def chart(made: Sequence[Cell]) -> dict[str, Any]:
+    """What `ttr chart` and `ttr demo` read: a panel for each architecture, number of pairs and width."""
     panels: dict[tuple[str, int, int], Panel] = {}
     for c in made:
         title = f"{c.architecture}, P = {c.pairs}, d = {c.width}"
@@ -100,7 +100,7 @@ def picture(made: Sequence[Cell]) -> str:
     words = "accuracy of one seed"
     if seeds > 1:
         words = f"accuracy, mean of {seeds} seeds and its standard error"
-    return chart("Recall of trained layers", words, list(panels.values()), "tokens T")
+    return describe("Recall of trained layers", words, list(panels.values()), "tokens T")
 
 
 def claims(made: Sequence[Cell], width: int = 64) -> list[Claim]:

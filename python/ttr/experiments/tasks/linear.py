@@ -65,7 +65,7 @@ class Linear(Task):
 
 
 def _posterior_mean(x: Array, y: Array, asked: Array) -> Array:
-    """Of w . asked after pairs x [B, n, d], y [B, n]."""
+    """The posterior mean of w . asked after pairs x [B, n, d], y [B, n]."""
     gram = np.einsum("bni,bnj->bij", x, x) + _NOISE**2 * x.shape[-1] * np.eye(x.shape[-1])
     w = np.linalg.solve(gram, np.einsum("bni,bn->bi", x, y)[..., None])[..., 0]
     mean: Array = (w * asked).sum(-1)

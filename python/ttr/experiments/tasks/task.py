@@ -39,7 +39,7 @@ class Task(ABC):
 
     @property
     def digits(self) -> int:
-        """Of a score, behind the point."""
+        """Digits of a score behind the point."""
         return 4 if self.is_error else 3
 
     def check(self, sizes: Sizes) -> Sizes:
@@ -53,7 +53,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, network: nn.Module, sizes: Sizes, seed: int, step: int) -> Tensor:
-        """Of batch `step` of the data set `seed`."""
+        """The loss of batch `step` of the data set `seed`."""
 
     @abstractmethod
     def scores(self, network: nn.Module, sizes: Sizes, stream: int) -> Scores:

@@ -110,7 +110,7 @@ def _losses(network: nn.Module, pieces: Sequence[NDArray[np.uint8]]) -> Tensor:
 
 
 def cut(text: bytes) -> tuple[NDArray[np.uint8], ...]:
-    """Of ten pieces eight for training, one for choice, one for the test."""
+    """Cuts a text: eight of ten pieces are for training, one for choice, one for the test."""
     parts = [b"", b"", b""]
     for i, start in enumerate(range(0, len(text), _PIECE)):
         parts[{8: 1, 9: 2}.get(i % 10, 0)] += text[start : start + _PIECE]

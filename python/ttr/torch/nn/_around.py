@@ -27,7 +27,7 @@ def short_conv(
 def portable_conv(
     x: Tensor, weight: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, silu: bool
 ) -> tuple[Tensor, Tensor]:
-    """The same in PyTorch's operators."""
+    """A short convolution in PyTorch's operators."""
     if cu_seqlens is not None:
         return _packed_conv(x, weight, state, cu_seqlens, silu)
     width = weight.shape[1]
@@ -43,7 +43,7 @@ def portable_conv(
 def _packed_conv(
     x: Tensor, weight: Tensor, state: Tensor | None, cu_seqlens: Tensor, silu: bool
 ) -> tuple[Tensor, Tensor]:
-    """Of packed sequences: the rows before each are put between them, and taken out again."""
+    """Packed sequences: the rows before each are put between them, and taken out again."""
     count, width = len(cu_seqlens) - 1, weight.shape[1]
     before = x.new_zeros(count, width - 1, x.shape[2]) if state is None else state.to(x.dtype)
     held, numbers = before.shape[1], torch.arange(count, device=x.device)
@@ -81,7 +81,7 @@ def portable_norm(
     gate_kind: str,
     gate_first: bool,
 ) -> Tensor:
-    """The same in PyTorch's operators."""
+    """A norm in PyTorch's operators."""
     dtype, x = x.dtype, x if x.dtype == torch.float64 else x.float()
     factor = None if gate is None else (F.silu(gate) if gate_kind == "silu" else gate.sigmoid())
     if factor is not None and gate_first:

@@ -68,7 +68,7 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, words: Mapping[str, Any]) -> ModelConfig:
-        """Of what `to_dict` gives, or a person writes."""
+        """The configuration that `to_dict` gave, or that a person writes."""
         taken = [field.name for field in fields(cls)]
         check_words("ModelConfig", words, [*taken, *OF_TRANSFORMERS])
         if words.get("model_type", MODEL_TYPE) != MODEL_TYPE:

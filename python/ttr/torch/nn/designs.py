@@ -108,7 +108,7 @@ def _ttt_step(need: gates.Need, *, base: float = 1.0) -> gates.Sigmoid:
 
 
 def _low_rank_decay(need: gates.Need) -> gates.Decay:
-    """Of rank Dk."""
+    """A decay gate of rank Dk."""
     return gates.Decay(need, rank=need.key_dim)
 
 
@@ -239,7 +239,7 @@ PUBLISHED: Mapping[str, Design] = {
     ),
 }  # fmt: skip
 
-#: Of a recipe that no row is about: unit keys for memories with a state; nothing for those that
+#: What a recipe has that no row is about: unit keys for memories with a state; nothing for those that
 #: weigh pairs by a kernel, where the size of keys is the sharpness of the kernel.
 GENERIC = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
 OF_KERNELS = Design(source="arXiv 1706.03762")

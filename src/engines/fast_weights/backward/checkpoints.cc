@@ -23,7 +23,7 @@ template <class T>
 void DropQueries(const Options& options, Memory& memory) {
   if (options.normalise_qk) return;
   Memory without = memory;
-  without.q = {};
+  without.inputs.q = {};
   if (RowsAreInputs<T>(options, memory) == RowsAreInputs<T>(options, without)) memory = without;
 }
 
@@ -46,14 +46,15 @@ void Checkpoints<T>::CopyState(const Work& work, Memory& memory) {
   auto copy = [&](Rows& state, T* to) {
     if (!state) return;
     const T* const from = static_cast<const T*>(state.data);
-    for (std::int64_t row = 0; row < memory.key_dim; ++row) {
-      std::copy_n(from + row * state.stride, memory.value_dim, to + row * memory.value_dim);
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row) {
+      std::copy_n(from + row * state.stride, memory.dims.value_dim,
+                  to + row * memory.dims.value_dim);
     }
     state.data = to;
-    state.stride = memory.value_dim;
+    state.stride = memory.dims.value_dim;
   };
-  copy(memory.state, state_);
-  copy(memory.second, second_);
+  copy(memory.entries.state, state_);
+  copy(memory.entries.second, second_);
   std::byte* at = shared_;
   work.ForShared(memory, [&](Rows& rows, std::size_t count) {
     if (rows) rows.data = std::memcpy(at, rows.data, count);

@@ -69,8 +69,8 @@ void FinishQueries(const Options& options, const Memory& memory, std::int64_t r,
                    BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride;
   if (options.bonus) {
-    LoadRow(memory.bonus, 0, 0, memory.key_dim, rows.row);
-    Pad(rows.row, memory.key_dim, stride);
+    LoadRow(memory.inputs.bonus, 0, 0, memory.dims.key_dim, rows.row);
+    Pad(rows.row, memory.dims.key_dim, stride);
   }
   for (std::int64_t q = 0; q < rows.queries; ++q) {
     for (std::int64_t i = r; i < r + count; ++i) {
@@ -91,8 +91,8 @@ template <class T>
 Running<T> BeforeBlock(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const std::int64_t stride = rows.key_stride, block = rows.first / kGradientBlock;
   Running<T> running{};
-  if (memory.position) {
-    running.position = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
+  if (memory.entries.position) {
+    running.position = static_cast<std::int64_t>(LoadOne<double>(memory.entries.position, 0));
   }
   if (rows.running.maxima != nullptr) {
     running.maximum = rows.running.block_maxima[block];
@@ -122,9 +122,9 @@ template <class T>
 void GatherValue(const Options& options, const Memory& memory, std::int64_t r,
                  BackwardRows<T>& rows) {
   T* const value = rows.value + r * rows.value_stride;
-  LoadFirst(memory.v, rows.first + r, memory.value_dim, value);
-  Pad(value, memory.value_dim, rows.value_stride);
-  if (options.denominator != Denominator::kNone) value[memory.value_dim] = 1;
+  LoadFirst(memory.inputs.v, rows.first + r, memory.dims.value_dim, value);
+  Pad(value, memory.dims.value_dim, rows.value_stride);
+  if (options.denominator != Denominator::kNone) value[memory.dims.value_dim] = 1;
 }
 
 template <class T>
@@ -133,7 +133,7 @@ void GatherBlock(const Options& options, const Memory& memory, bool values, bool
   const std::int64_t stride = rows.key_stride;
   Running<T> running = BeforeBlock(options, memory, rows);
   Memory gathered = memory;
-  if (!queries) gathered.q = {};
+  if (!queries) gathered.inputs.q = {};
   const std::int64_t most = options.preconditioned ? 1 : kChunk;
   for (std::int64_t r = 0; r < rows.count; r += most) {
     const Chunk chunk{rows.first + r, std::min(most, rows.count - r), false};
@@ -147,7 +147,7 @@ void GatherBlock(const Options& options, const Memory& memory, bool values, bool
     TakeNumbers(options, g, r, chunk.rows, rows);
     if (queries && !rows.in_place.keys) FinishQueries(options, memory, r, chunk.rows, rows);
     if (options.rotates()) {
-      RotateRows(options.read_before, queries, memory.key_dim, r, chunk.rows, rows);
+      RotateRows(options.read_before, queries, memory.dims.key_dim, r, chunk.rows, rows);
     }
     if (!values || rows.in_place.value) continue;
     for (std::int64_t i = r; i < r + chunk.rows; ++i) GatherValue(options, memory, i, rows);

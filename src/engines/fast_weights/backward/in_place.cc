@@ -27,7 +27,7 @@ GradientRows<T> From(const Rows& rows, std::int64_t first, std::int64_t head_str
 template <class T>
 void FindInPlace(const Options& options, const Memory& memory, const GradientMemory& out,
                  BackwardRows<T>& rows) {
-  const std::int64_t values = memory.value_dim, keys = memory.key_dim;
+  const std::int64_t values = memory.dims.value_dim, keys = memory.dims.key_dim;
   const bool extended = rows.value_dim > values;  // by the value 1
   const bool scaled = options.scale != 1 && !rows.folds_scale;
   const bool as_given = !options.normalise_qk && !scaled && !options.bonus;
@@ -36,23 +36,25 @@ void FindInPlace(const Options& options, const Memory& memory, const GradientMem
                      options.correction == 0 && options.steps == 1;
   InPlace& in_place = rows.in_place;
   in_place.keys = RowsAreInputs<T>(options, memory) && as_given && !options.by_channel() &&
-                  Fits<T>(memory.k, keys) && Fits<T>(memory.q, keys, memory.q_head_stride);
-  in_place.value = !extended && Fits<T>(memory.v, values);
+                  Fits<T>(memory.inputs.k, keys) &&
+                  Fits<T>(memory.inputs.q, keys, memory.q_head_stride);
+  in_place.value = !extended && Fits<T>(memory.inputs.v, values);
   in_place.dy = !options.transforms_outputs() && options.steps == 1 &&
                 Fits<T>(memory.y, values, memory.y_head_stride);
-  in_place.d_value = !extended && !out.add_v && Fits<T>(out.v, values);
+  in_place.d_value = !extended && !out.add_v && Fits<T>(out.inputs.v, values);
   in_place.d_key = plain && !options.step_reads_norm() && !options.by_channel() &&
                    options.key == Key::kInput && options.erase == Erase::kKey &&
-                   !options.preconditioned && !out.add_k && Fits<T>(out.k, keys);
+                   !options.preconditioned && !out.add_k && Fits<T>(out.inputs.k, keys);
   in_place.d_query =
-      plain && !options.phase && !out.add_q && Fits<T>(out.q, keys, out.q_head_stride);
+      plain && !options.phase && !out.add_q && Fits<T>(out.inputs.q, keys, out.q_head_stride);
   // What no cache holds until it is read again is not brought there to be written.
   const auto large = [&](const Rows& of) {
-    return simd::PastCaches<T>(of, memory.rows, simd::TheCaches().uncached_gradients);
+    return simd::PastCaches<T>(of, memory.dims.rows, simd::TheCaches().uncached_gradients);
   };
-  rows.streams.value = in_place.d_value && large(out.v);
-  rows.streams.query = in_place.d_query && !options.by_channel() && large(out.q);
-  rows.streams.key = !out.add_k && Fits<T>(out.k, memory.input_dim) && large(out.k);
+  rows.streams.value = in_place.d_value && large(out.inputs.v);
+  rows.streams.query = in_place.d_query && !options.by_channel() && large(out.inputs.q);
+  rows.streams.key =
+      !out.add_k && Fits<T>(out.inputs.k, memory.dims.input_dim) && large(out.inputs.k);
 }
 
 template <class T>
@@ -62,19 +64,19 @@ void PointInPlace(const Options& options, const Memory& memory, const GradientMe
   const bool separate = options.separate_value_key();
   const std::int64_t first = rows.first;
   if (in_place.keys) {
-    call.in.write = From<const T>(memory.k, first);
+    call.in.write = From<const T>(memory.inputs.k, first);
     if (options.erases()) call.in.erase = call.in.write;
-    call.in.query = From<const T>(memory.q, first, memory.q_head_stride);
+    call.in.query = From<const T>(memory.inputs.q, first, memory.q_head_stride);
   }
   if (in_place.value) {
-    (separate ? call.in.second_value : call.in.value) = From<const T>(memory.v, first);
+    (separate ? call.in.second_value : call.in.value) = From<const T>(memory.inputs.v, first);
   }
   if (in_place.dy) call.d_output = From<const T>(memory.y, first, memory.y_head_stride);
   if (in_place.d_value) {
-    (separate ? call.d.second_value : call.d.value) = From<T>(out.v, first);
+    (separate ? call.d.second_value : call.d.value) = From<T>(out.inputs.v, first);
   }
-  if (in_place.d_query) call.d.query = From<T>(out.q, first, out.q_head_stride);
-  if (in_place.d_key) call.d.write = From<T>(out.k, first);
+  if (in_place.d_query) call.d.query = From<T>(out.inputs.q, first, out.q_head_stride);
+  if (in_place.d_key) call.d.write = From<T>(out.inputs.k, first);
 }
 
 template void FindInPlace(const Options&, const Memory&, const GradientMemory&,

@@ -41,12 +41,13 @@ class InputGradient {
 
   InputGradient(const Options& options, const Memory& memory, const GradientMemory& out,
                 std::int64_t key_stride, T* room)
-      : options_(options), memory_(memory), out_(out), stride_(Stride(memory.input_dim)) {
+      : options_(options), memory_(memory), out_(out), stride_(Stride(memory.dims.input_dim)) {
     raw_ = room;
     x_ = raw_ + stride_;
     dx_ = x_ + stride_;  // and the scratch of features behind it
-    end_ = room + Numbers(memory.input_dim, key_stride);
-    if (memory.position) position_ = static_cast<std::int64_t>(LoadOne<double>(memory.position, 0));
+    end_ = room + Numbers(memory.dims.input_dim, key_stride);
+    if (memory.entries.position)
+      position_ = static_cast<std::int64_t>(LoadOne<double>(memory.entries.position, 0));
   }
 
   /// Behind the room.
@@ -58,7 +59,7 @@ class InputGradient {
   /// dL/dx of row `row` of keys or queries, which belongs to `token`, from dL/dphi.
   T* From(const Rows& input, std::int64_t row, std::int64_t token, T* dphi,
           const Correction<T>& correction) {
-    const std::int64_t dim = memory_.input_dim;
+    const std::int64_t dim = memory_.dims.input_dim;
     LoadRow(input, row, 0, dim, raw_);
     Pad(raw_, dim, stride_);
     const T factor = options_.normalise_qk ? static_cast<T>(sn::UnitFactor(raw_, dim)) : T(1);
@@ -97,14 +98,14 @@ class InputGradient {
     task.x = {x_, DTypeOf<T>(), 0};
     task.y = {dphi, DTypeOf<T>(), 0};
     task.dx = {dx_, DTypeOf<T>(), 0};
-    task.w = memory_.features_w.data;
-    task.b = memory_.features_b.data;
-    task.dw = out_.features_w.data;
-    task.db = out_.features_b.data;
+    task.w = memory_.inputs.features_w.data;
+    task.b = memory_.inputs.features_b.data;
+    task.dw = out_.inputs.features_w.data;
+    task.db = out_.inputs.features_b.data;
     task.tokens = 1;
-    task.dim = memory_.input_dim;
-    task.features = memory_.features;
-    task.phi_dim = memory_.feature_dim;
+    task.dim = memory_.dims.input_dim;
+    task.features = memory_.dims.features;
+    task.phi_dim = memory_.dims.feature_dim;
     task.position = position_ + token;
     task.scratch = dx_ + stride_;
     rows::RunFeaturesGradient(DTypeOf<T>(), options_.features, task);

@@ -20,19 +20,22 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
     // Channels beyond the last, too, are rotated.
     for (const std::int64_t first : {std::int64_t{0}, part}) {
       T* const to = rows.d_final + first;
-      std::fill(to + memory.key_dim * rows.value_stride, to + part, T(0));
+      std::fill(to + memory.dims.key_dim * rows.value_stride, to + part, T(0));
     }
     ReadMemory(memory, out.final.second, {}, rows, rows.d_final + part);
   }
   RunningArrays<T>& running = rows.running;
   if (running.maxima != nullptr) {
-    running.block_maxima[0] = memory.maximum ? ReadOne<double>(memory.maximum, 0) : 0;
+    running.block_maxima[0] =
+        memory.entries.maximum ? ReadOne<double>(memory.entries.maximum, 0) : 0;
     running.d_maximum = out.final.maximum ? ReadOne<T>(out.final.maximum, 0) : T(0);
   }
   if (options.preconditioned) {
-    ReadPadded(memory.curvature, 0, memory.key_dim, rows.key_stride, running.block_curvatures);
+    ReadPadded(memory.entries.curvature, 0, memory.dims.key_dim, rows.key_stride,
+               running.block_curvatures);
     std::fill_n(running.d_curvature, rows.key_stride, T(0));
-    if (out.final.curvature) ReadRow(out.final.curvature, 0, memory.key_dim, running.d_curvature);
+    if (out.final.curvature)
+      ReadRow(out.final.curvature, 0, memory.dims.key_dim, running.d_curvature);
   }
   if (options.bonus) std::fill_n(rows.d_bonus_row, rows.key_stride, T(0));
 }
@@ -42,23 +45,25 @@ template <class T>
 void ScatterEnds(const Options& options, const Memory& memory, const GradientMemory& out,
                  const BackwardRows<T>& rows) {
   const RunningArrays<T>& running = rows.running;
+  const StateOperands<Rows>& to = out.entries;
   const std::int64_t stride = rows.value_stride;
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) {
-    WriteRow(rows.d_initial + d * stride, memory.value_dim, out.state, d, false);
+  const std::int64_t keys = memory.dims.key_dim, values = memory.dims.value_dim;
+  for (std::int64_t d = 0; d < keys; ++d) {
+    WriteRow(rows.d_initial + d * stride, values, to.state, d, false);
     if (!options.paired()) continue;
-    const T* const second = rows.d_initial + rows.second(options);
-    WriteRow(second + d * stride, memory.value_dim, out.second, d, false);
+    WriteRow(rows.d_initial + rows.second(options) + d * stride, values, to.second, d, false);
   }
-  for (std::int64_t d = 0; out.sum && d < memory.key_dim; ++d) {
-    rows.row[d] = rows.d_initial[d * stride + memory.value_dim];
+  for (std::int64_t d = 0; to.sum && d < keys; ++d) {
+    rows.row[d] = rows.d_initial[d * stride + values];
   }
-  WriteRow(rows.row, memory.key_dim, out.sum, 0, false);
-  if (out.curvature) WriteRow(running.d_curvature, memory.key_dim, out.curvature, 0, false);
-  if (out.maximum) {
+  WriteRow(rows.row, keys, to.sum, 0, false);
+  if (to.curvature) WriteRow(running.d_curvature, keys, to.curvature, 0, false);
+  if (to.maximum) {
     const bool finite = std::isfinite(running.block_maxima[0]);
-    WriteOne(finite ? running.d_first_maximum + running.d_maximum : T(0), out.maximum, 0);
+    WriteOne(finite ? running.d_first_maximum + running.d_maximum : T(0), to.maximum, 0);
   }
-  if (out.bonus) WriteRow(rows.d_bonus_row, memory.key_dim, out.bonus, 0, out.add_constants);
+  const Rows& bonus = out.inputs.bonus;
+  if (bonus) WriteRow(rows.d_bonus_row, keys, bonus, 0, out.add_constants);
 }
 
 /// The rows and numbers of the block of `rows`, `of` their arrays, where the memory has them.
@@ -131,24 +136,25 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
                         const BackwardRows<T>& rows, std::int64_t gathered,
                         std::int64_t scattered) {
   const std::int64_t first = std::max(gathered, scattered) * kGradientBlock;
-  Prefetcher prefetcher(std::min<std::int64_t>(kGradientBlock, memory.rows - first));
+  Prefetcher prefetcher(std::min<std::int64_t>(kGradientBlock, memory.dims.rows - first));
   // Keys and values have a row for every step of a token, all else one for every token.
   auto add_rows = [&](const Rows& of, std::int64_t block, std::int64_t count) {
     if (block >= 0) prefetcher.Add(of, block * kGradientBlock, 0, count);
   };
   auto add = [&](const Rows& of, std::int64_t block, std::int64_t count) {
     if (block < 0) return;
-    prefetcher.Add(of, memory.Token(block * kGradientBlock), 0, count, memory.steps);
+    prefetcher.Add(of, memory.Token(block * kGradientBlock), 0, count, memory.dims.steps);
   };
-  const bool channels = options.decay == Decay::kChannel;
-  add_rows(memory.k, gathered, memory.input_dim);
-  if (NeedsValues(options)) add_rows(memory.v, gathered, memory.value_dim);
-  if (channels) add(memory.log_decay, gathered, memory.key_dim);
-  add(memory.phase, gathered, memory.key_dim);
-  add(memory.erase_key, gathered, memory.key_dim);
-  add(memory.erase_gate, gathered, memory.key_dim);
-  add_rows(memory.step, gathered, 1);
-  if (options.decay == Decay::kScalar) add(memory.log_decay, gathered, 1);
+  const std::int64_t keys = memory.dims.key_dim;
+  auto add_channels = [&](const Operands<Rows>& of, std::int64_t block) {
+    if (options.decay == Decay::kChannel) add(of.log_decay, block, keys);
+    for (const Rows& row : {of.phase, of.erase_key, of.erase_gate}) add(row, block, keys);
+  };
+  add_rows(memory.inputs.k, gathered, memory.dims.input_dim);
+  if (NeedsValues(options)) add_rows(memory.inputs.v, gathered, memory.dims.value_dim);
+  add_channels(memory.inputs, gathered);
+  add_rows(memory.inputs.step, gathered, 1);
+  if (options.decay == Decay::kScalar) add(memory.inputs.log_decay, gathered, 1);
   // The memory before the block as so many rows, too.
   const DType type = DTypeOf<T>();
   const std::int64_t share = rows.state / kGradientBlock;
@@ -156,15 +162,12 @@ Prefetcher PrefetcherOf(const Options& options, const Memory& memory, const Grad
   add_rows({memory.saved.errors, type, rows.value_stride}, gathered, rows.value_stride);
   const std::int64_t outputs = rows.queries * rows.value_stride;
   add_rows({memory.saved.outputs, type, outputs}, gathered, outputs);
-  add(memory.q, gathered, memory.input_dim);
-  add(memory.y, gathered, memory.value_dim);
-  if (!rows.streams.query) add(out.q, scattered, memory.input_dim);
-  if (!rows.streams.key) add_rows(out.k, scattered, memory.input_dim);
-  if (!rows.streams.value) add_rows(out.v, scattered, memory.value_dim);
-  if (channels) add(out.log_decay, scattered, memory.key_dim);
-  add(out.phase, scattered, memory.key_dim);
-  add(out.erase_key, scattered, memory.key_dim);
-  add(out.erase_gate, scattered, memory.key_dim);
+  add(memory.inputs.q, gathered, memory.dims.input_dim);
+  add(memory.y, gathered, memory.dims.value_dim);
+  if (!rows.streams.query) add(out.inputs.q, scattered, memory.dims.input_dim);
+  if (!rows.streams.key) add_rows(out.inputs.k, scattered, memory.dims.input_dim);
+  if (!rows.streams.value) add_rows(out.inputs.v, scattered, memory.dims.value_dim);
+  add_channels(out.inputs, scattered);
   return prefetcher;
 }
 
@@ -204,7 +207,7 @@ class BackwardPass {
     // gradient inside of the sequence. The final memory is divided by the final maximum: minus the
     // product of the memory and its gradient.
     T overlap = 0;
-    if (options_.step == Step::kLogWeight && memory_.rows > 0) call_.overlap = &overlap;
+    if (options_.step == Step::kLogWeight && memory_.dims.rows > 0) call_.overlap = &overlap;
     if (options_.phase) std::fill_n(rows_.rotation.d_angle, rows_.key_stride / 2, T(0));
     SetRotation();
     RunGradient(GradientPart::kBegin, call_, rows_.gradient);
@@ -235,17 +238,18 @@ class BackwardPass {
 
  private:
   const T* States() const { return static_cast<const T*>(memory_.saved.states); }
-  std::int64_t Blocks() const { return (memory_.rows + kGradientBlock - 1) / kGradientBlock; }
+  std::int64_t Blocks() const { return (memory_.dims.rows + kGradientBlock - 1) / kGradientBlock; }
 
   void GoTo(std::int64_t block) {
     rows_.first = call_.first = block * kGradientBlock;
-    rows_.count = call_.tokens = std::min<std::int64_t>(kGradientBlock, memory_.rows - rows_.first);
+    rows_.count = call_.tokens =
+        std::min<std::int64_t>(kGradientBlock, memory_.dims.rows - rows_.first);
     call_.saved.memory = States() + block * rows_.state;
     PointInPlace(options_, memory_, out_, rows_, call_);
   }
 
   void SetRotation() {
-    if (!options_.phase || memory_.rows == 0) return;
+    if (!options_.phase || memory_.dims.rows == 0) return;
     call_.rotation = {rows_.rotation.frame, rows_.rotation.d_angle_before};
   }
   void TakeAngles() {
@@ -268,11 +272,12 @@ void DifferentiateMemory(const Options& options, const Memory& memory, const Mem
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
   if (!options.causal) return DifferentiateWhole(options, memory, out, rows);
   BackwardPass<T> pass(options, memory, sizes, out, rows);
-  if (memory.part.to == memory.rows) pass.Begin();
+  if (memory.part.to == memory.dims.rows) pass.Begin();
   const std::int64_t first = memory.part.from / kGradientBlock;
   for (std::int64_t block = LastBlock(memory); block >= first; --block) {
     const bool ends = block == first;
-    pass.Block(block, ends && next.rows > 0 ? next : memory, ends ? LastBlock(next) : block - 1);
+    pass.Block(block, ends && next.dims.rows > 0 ? next : memory,
+               ends ? LastBlock(next) : block - 1);
   }
   if (memory.part.from == 0) pass.End();
 }

@@ -106,7 +106,7 @@ TransformedOutput<T> OutputOf(const Options& options, const Memory& memory,
   const bool divides = options.denominator != Denominator::kNone;
   if (memory.saved.outputs == nullptr) {
     const T* const y = rows.whole.y + (q * rows.rows + r) * rows.value_stride;
-    return {y, divides ? y[memory.value_dim] : T(0), false};
+    return {y, divides ? y[memory.dims.value_dim] : T(0), false};
   }
   const std::int64_t place = (rows.first + r) * rows.queries + q;
   return {static_cast<const T*>(memory.saved.outputs) + place * rows.value_stride,
@@ -127,7 +127,7 @@ HWY_INLINE void LoadScaled(const Rows& dy, std::int64_t token, std::int64_t coun
 template <class T>
 void GatherOutputs(const Options& options, const Memory& memory, BackwardRows<T>& rows) {
   const bool transforms = options.transforms_outputs();
-  const std::int64_t count = memory.value_dim, stride = rows.value_stride;
+  const std::int64_t count = memory.dims.value_dim, stride = rows.value_stride;
   const T factor = transforms ? T(1) : rows.OutputFactor(options);
   for (std::int64_t q = 0; q < rows.queries; ++q) {
     Rows dy = memory.y;

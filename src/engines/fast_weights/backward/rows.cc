@@ -14,6 +14,10 @@ constexpr std::int64_t kUnit = 16;
 
 bool HasSum(const Options& options) { return options.denominator != Denominator::kNone; }
 
+std::int64_t BlocksOf(const Options& options, const Sizes& sizes) {
+  return sizes.tokens * options.steps / kGradientBlock + 1;
+}
+
 }  // namespace
 
 bool JoinsErasure(const Options& options) {
@@ -65,15 +69,26 @@ BlockShape::BlockShape(const Options& options, const Sizes& sizes) {
 }
 
 template <class T>
+WholeArrays<T>::WholeArrays(const Options& options, const BlockShape& shape, std::int64_t blocks,
+                            ScratchLayout& layout) {
+  const auto take = [&](std::int64_t numbers) {
+    return layout.Take<T>(options.causal ? 0 : numbers);
+  };
+  const std::int64_t parts = options.phase ? 2 : 1;
+  memory = take(shape.state);
+  y = take(options.transforms_outputs() ? shape.queries * shape.rows * shape.value_stride : 0);
+  factors = take(blocks * parts * shape.key_stride);
+  sums = take(parts * shape.key_stride);
+}
+
+template <class T>
 BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, ScratchLayout& layout)
-    : BlockShape(options, sizes) {
+    : BlockShape(options, sizes), whole(options, *this, BlocksOf(options, sizes), layout) {
   const bool separate = options.separate_value_key();
   const bool own_write = separate || options.preconditioned;
   const bool own_erase = options.erases() && (separate || options.erase != Erase::kKey);
-  const bool stabilised = options.step == Step::kLogWeight;
-  const bool outputs = options.transforms_outputs();
-  folds_scale = options.scale != 1 && (!outputs || options.causal) && !options.bonus;
-  const std::int64_t blocks = sizes.tokens * options.steps / kGradientBlock + 1;
+  folds_scale =
+      options.scale != 1 && (!options.transforms_outputs() || options.causal) && !options.bonus;
   const auto take = [&](bool needed, std::int64_t numbers) {
     return layout.Take<T>(needed ? numbers : 0);
   };
@@ -107,6 +122,8 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, Scratc
   d_phase = take(options.phase, keys);
   take_numbers(d);
 
+  const bool stabilised = options.step == Step::kLogWeight;
+  const std::int64_t blocks = BlocksOf(options, sizes);
   running.maxima = take(stabilised, rows + 1);
   running.from_past = take(stabilised, rows);
   running.curvature = take(options.preconditioned, (rows + 1) * key_stride);
@@ -116,11 +133,6 @@ BackwardRows<T>::BackwardRows(const Options& options, const Sizes& sizes, Scratc
   rotation.frame = take(options.rotates(), key_stride);
   rotation.d_angle = take(options.rotates(), key_stride / 2);
   rotation.d_angle_before = take(options.rotates(), key_stride / 2);
-  const std::int64_t parts = options.phase ? 2 : 1;
-  whole.memory = take(!options.causal, state);
-  whole.y = take(!options.causal && outputs, queries * values);
-  whole.factors = take(!options.causal, blocks * parts * key_stride);
-  whole.sums = take(!options.causal, parts * key_stride);
   d_bonus_row = take(options.bonus, key_stride);
   d_initial = take(true, state);
   d_final = take(true, state);

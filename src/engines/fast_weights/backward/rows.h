@@ -21,11 +21,22 @@ using common::ScratchLayout;
 
 /// Where the gradients of one memory's inputs and initial state go, and those of its final state
 /// come from. Rows as in Memory, which it stands beside; parameters of features are added to.
-struct GradientMemory : Operands<Rows>, StateOperands<Rows> {
+struct GradientMemory {
+  Operands<Rows> inputs;
+  StateOperands<Rows> entries;     // of the initial state
   StateOperands<Rows> final;       // dL/d of the final state; absent: 0
   std::int64_t q_head_stride = 0;  // in elements, between the queries of one memory
   // Do other heads, or for constants other sequences, come before, whose gradients are added to?
   bool add_q = false, add_k = false, add_v = false, add_constants = false;
+};
+
+/// Sizes of the arrays.
+struct BlockShape {
+  std::int64_t rows;  // a block has room for
+  std::int64_t key_stride, value_stride, value_dim, queries;
+  std::int64_t state;  // numbers of all memories
+
+  BlockShape(const Options& options, const Sizes& sizes);
 };
 
 /// A block's rows and numbers, or their gradients; null where the options have none.
@@ -66,6 +77,9 @@ struct WholeArrays {
   // What multiplies the rows of every block, [block][parts][key], parts a real and an imaginary one
   // where there are phases; and sums over the rows so far.
   T *factors, *sums;
+
+  WholeArrays(const Options& options, const BlockShape& shape, std::int64_t blocks,
+              ScratchLayout& layout);
 };
 
 /// Which rows are read or written in place, as the caller has them?
@@ -78,15 +92,6 @@ struct InPlace {
 /// Which gradients are written past the caches?
 struct Streams {
   bool query = false, key = false, value = false;
-};
-
-/// Sizes of the arrays.
-struct BlockShape {
-  std::int64_t rows;  // a block has room for
-  std::int64_t key_stride, value_stride, value_dim, queries;
-  std::int64_t state;  // numbers of all memories
-
-  BlockShape(const Options& options, const Sizes& sizes);
 };
 
 template <class T>
@@ -127,13 +132,14 @@ template <class T>
 void ReadMemory(const Memory& memory, const Rows& state, const Rows& sum, BackwardRows<T>& rows,
                 T* to) {
   const std::int64_t stride = rows.value_stride;
-  std::fill_n(to, memory.key_dim * stride, T(0));
-  for (std::int64_t d = 0; state && d < memory.key_dim; ++d) {
-    ReadRow(state, d, memory.value_dim, to + d * stride);
+  std::fill_n(to, memory.dims.key_dim * stride, T(0));
+  for (std::int64_t d = 0; state && d < memory.dims.key_dim; ++d) {
+    ReadRow(state, d, memory.dims.value_dim, to + d * stride);
   }
-  if (!sum || rows.value_dim == memory.value_dim) return;
-  ReadRow(sum, 0, memory.key_dim, rows.row);
-  for (std::int64_t d = 0; d < memory.key_dim; ++d) to[d * stride + memory.value_dim] = rows.row[d];
+  if (!sum || rows.value_dim == memory.dims.value_dim) return;
+  ReadRow(sum, 0, memory.dims.key_dim, rows.row);
+  for (std::int64_t d = 0; d < memory.dims.key_dim; ++d)
+    to[d * stride + memory.dims.value_dim] = rows.row[d];
 }
 
 /// Are the erasing rows those that are written, so that they have one gradient?

@@ -58,7 +58,7 @@ class Scatter {
         out_(out),
         side_(side),
         rows_(rows),
-        dim_(memory.key_dim),
+        dim_(memory.dims.key_dim),
         stride_(rows.key_stride),
         input_(options, memory, out, rows.key_stride, rows.row),
         extra_(input_.end()),
@@ -105,18 +105,20 @@ class Scatter {
     }
     Keys(r, token);
     Queries(r, row, token);
-    if (d_erased_ != nullptr) Write(d_erased_, dim_, out_.erase_key, token);
+    if (d_erased_ != nullptr) Write(d_erased_, dim_, out_.inputs.erase_key, token);
     if (!rows_.in_place.d_value) {
-      Write(rows_.d.value + r * rows_.value_stride, memory_.value_dim, out_.v, row, out_.add_v);
+      Write(rows_.d.value + r * rows_.value_stride, memory_.dims.value_dim, out_.inputs.v, row,
+            out_.add_v);
     }
     Numbers(r, token);
     if (options_.by_channel()) ChannelDecay(r, token);
     if (options_.key != Key::kInput || rows_.in_place.d_key) return;
-    T* const dx = input_.plain() ? d_key_ : input_.From(memory_.k, row, token, d_key_, {});
+    T* const dx = input_.plain() ? d_key_ : input_.From(memory_.inputs.k, row, token, d_key_, {});
     if (rows_.streams.key) {
-      return CopyPast(dx, memory_.input_dim, static_cast<T*>(out_.k.data) + row * out_.k.stride);
+      return CopyPast(dx, memory_.dims.input_dim,
+                      static_cast<T*>(out_.inputs.k.data) + row * out_.inputs.k.stride);
     }
-    Write(dx, memory_.input_dim, out_.k, row, out_.add_k);
+    Write(dx, memory_.dims.input_dim, out_.inputs.k, row, out_.add_k);
   }
 
   void Query(std::int64_t r, std::int64_t token, std::int64_t q) {
@@ -125,7 +127,7 @@ class Scatter {
       const T* key = rows_.key + r * stride_;
       const T* query = rows_.query + (q * rows_.rows + r) * stride_;
       const T by = rows_.d.bonus[q * rows_.rows + r];
-      ReadPadded(memory_.bonus, 0, extra_);
+      ReadPadded(memory_.inputs.bonus, 0, extra_);
       AddProduct(rows_.d_bonus_row, by, key, query, stride_, rows_.d_bonus_row);
       AddProduct(d_key_, by, extra_, query, stride_, d_key_);
       AddProduct(d_query, by, extra_, key, stride_, d_query);
@@ -139,11 +141,11 @@ class Scatter {
       dx = input_.From(QueryRows(memory_, q), token, token, d_query,
                        {correction, rows_.erase + r * stride_, d_erased_});
     }
-    if (!out_.q) return;
-    Rows to = out_.q;
+    if (!out_.inputs.q) return;
+    Rows to = out_.inputs.q;
     to.data = static_cast<std::byte*>(to.data) +
               q * out_.q_head_stride * static_cast<std::int64_t>(SizeOf(to.dtype));
-    Write(dx, memory_.input_dim, to, token, out_.add_q);
+    Write(dx, memory_.dims.input_dim, to, token, out_.add_q);
   }
 
   /// From the gradients of the keys that write and erase to d_key_ and d_erased_.
@@ -154,26 +156,27 @@ class Scatter {
     switch (options_.erase) {
       case Erase::kKey:
         if (options_.preconditioned) {
-          const T weight = memory_.importance ? LoadOne<T>(memory_.importance, token) : T(1);
-          const T* const curvature = rows_.running.curvature + (r + 1) * stride_;
-          WriteOne(PreconditionGradient(options_, weight, key, curvature, d_erase, stride_, d_key_,
-                                        rows_.running.d_curvature),
-                   out_.importance, token);
+          const T weight =
+              memory_.inputs.importance ? LoadOne<T>(memory_.inputs.importance, token) : T(1);
+          const PreconditionRows<T> rows{key, rows_.running.curvature + (r + 1) * stride_, d_erase,
+                                         d_key_, rows_.running.d_curvature};
+          WriteOne(PreconditionGradient(options_, weight, rows, stride_), out_.inputs.importance,
+                   token);
         } else if (d_erase != nullptr) {
           AddMultiple(T(1), d_erase, stride_, d_key_);
         }
         return;
       case Erase::kEraseKey: return;
       case Erase::kGatedKey:
-        ReadPadded(memory_.erase_gate, token, extra_);
+        ReadPadded(memory_.inputs.erase_gate, token, extra_);
         AddProduct(d_key_, T(1), d_erase, extra_, stride_, d_key_);
         MultiplyRows(d_erase, key, stride_, extra_);
-        return Write(extra_, dim_, out_.erase_gate, token);
+        return Write(extra_, dim_, out_.inputs.erase_gate, token);
       case Erase::kSeparateValueKey:
-        ReadPadded(memory_.erase_gate, token, extra_);
+        ReadPadded(memory_.inputs.erase_gate, token, extra_);
         AddProduct(d_erase, T(1), d_write, extra_, stride_, d_erase);
         MultiplyRows(d_write, rows_.erase + r * stride_, stride_, extra_);
-        return Write(extra_, dim_, out_.erase_gate, token);
+        return Write(extra_, dim_, out_.inputs.erase_gate, token);
     }
   }
 
@@ -185,11 +188,11 @@ class Scatter {
     T d_decay = rows_.d.decay[r];
     if (options_.shrink != Shrink::kNone) {
       const bool coupled = options_.shrink == Shrink::kCoupled;
-      const T lambda = LoadOne<T>(memory_.weight_decay, token);
+      const T lambda = LoadOne<T>(memory_.inputs.weight_decay, token);
       const T factor = 1 - (coupled ? rows_.step[r] * lambda : lambda);
       const T d_factor = decay * d_decay;
       if (coupled) d_step -= lambda * d_factor;
-      WriteOne(coupled ? -rows_.step[r] * d_factor : -d_factor, out_.weight_decay, token);
+      WriteOne(coupled ? -rows_.step[r] * d_factor : -d_factor, out_.inputs.weight_decay, token);
       d_decay = factor * d_decay + rows_.d.erase_decay[r];
     }
     // Not causal d_decay is that of its logarithm.
@@ -199,9 +202,9 @@ class Scatter {
     } else {
       StepSize(r, d_step);
     }
-    if (options_.momentum) WriteOne(rows_.d.momentum[r], out_.momentum, token);
+    if (options_.momentum) WriteOne(rows_.d.momentum[r], out_.inputs.momentum, token);
     const bool gated = options_.decay == Decay::kScalar && !options_.by_channel();
-    if (gated && memory_.Starts(row)) WriteOne(d_log_decay, out_.log_decay, token);
+    if (gated && memory_.Starts(row)) WriteOne(d_log_decay, out_.inputs.log_decay, token);
   }
 
   /// A weight under a running maximum.
@@ -215,7 +218,7 @@ class Scatter {
       d_weight += running.d_maximum;
       running.d_maximum = 0;
     }
-    WriteOne(d_weight, out_.step, rows_.first + r);
+    WriteOne(d_weight, out_.inputs.step, rows_.first + r);
   }
 
   void StepSize(std::int64_t r, T d_step) {
@@ -225,28 +228,28 @@ class Scatter {
     if (options_.step_reads_norm()) {
       const T* const key = rows_.key + r * stride_;
       const StepSlopes<T> slopes =
-          SlopesOfStep(options_, memory_.step ? LoadOne<T>(memory_.step, row) : T(0),
+          SlopesOfStep(options_, memory_.inputs.step ? LoadOne<T>(memory_.inputs.step, row) : T(0),
                        Dot(key, key, stride_), rows_.step[r]);
       if (slopes.by_n != 0) AddMultiple(2 * d_step * slopes.by_n, key, stride_, d_key_);
       by_s *= slopes.by_s;
     }
-    WriteOne(by_s, out_.step, row);
+    WriteOne(by_s, out_.inputs.step, row);
   }
 
   void ChannelDecay(std::int64_t r, std::int64_t token) {
-    if (options_.phase) Write(rows_.d_phase + r * stride_, dim_, out_.phase, token);
-    if (!memory_.Starts(rows_.first + r) || !out_.log_decay) return;
+    if (options_.phase) Write(rows_.d_phase + r * stride_, dim_, out_.inputs.phase, token);
+    if (!memory_.Starts(rows_.first + r) || !out_.inputs.log_decay) return;
     T* const d_log_decay = rows_.d.gates + r * stride_;
     if (options_.decay == Decay::kScalar) {
       T sum = 0;
       for (std::int64_t i = 0; i < dim_; ++i) sum += d_log_decay[i];
-      return WriteOne(sum, out_.log_decay, token);
+      return WriteOne(sum, out_.inputs.log_decay, token);
     }
     if (options_.key != Key::kInput) {
       AddComplementGradient(options_.key, rows_.key + r * stride_, rows_.gates + r * stride_,
                             d_key_, stride_, d_log_decay);
     }
-    Write(d_log_decay, dim_, out_.log_decay, token);
+    Write(d_log_decay, dim_, out_.inputs.log_decay, token);
   }
 
   const Options& options_;

@@ -28,7 +28,7 @@ void TakeFactors(const Options& options, const Memory& memory, std::int64_t bloc
   std::fill_n(rows.whole.sums, parts * keys, T(0));
   for (std::int64_t k = 0; k < (options.by_channel() ? keys : 1); ++k) {
     // There is nothing beyond the last channel, NaN included.
-    T real = k < memory.key_dim ? T(1) : T(0), imaginary = 0;
+    T real = k < memory.dims.key_dim ? T(1) : T(0), imaginary = 0;
     for (std::int64_t block = blocks - 1; block >= 0; --block) {
       T* const factor = rows.whole.factors + block * parts * keys + k;
       const T own = std::exchange(factor[0], real);
@@ -50,16 +50,16 @@ template <class T>
 void DifferentiateWhole(const Options& options, const Memory& memory, const GradientMemory& out,
                         BackwardRows<T>& rows) {
   const BackwardKernels<T> kernels = ChosenKernels<T>();
-  const std::int64_t blocks = (memory.rows + kGradientBlock - 1) / kGradientBlock;
+  const std::int64_t blocks = (memory.dims.rows + kGradientBlock - 1) / kGradientBlock;
   auto go_to = [&](std::int64_t block) {
     rows.first = block * kGradientBlock;
-    rows.count = std::min<std::int64_t>(kGradientBlock, memory.rows - rows.first);
+    rows.count = std::min<std::int64_t>(kGradientBlock, memory.dims.rows - rows.first);
   };
   if (rows.running.maxima != nullptr)
     rows.running.block_maxima[0] = -std::numeric_limits<double>::infinity();
   const std::int64_t numbers = rows.key_stride * rows.value_stride;
   std::fill_n(rows.whole.memory, numbers, T(0));
-  ReadMemory(memory, memory.state, memory.sum, rows, rows.whole.memory);
+  ReadMemory(memory, memory.entries.state, memory.entries.sum, rows, rows.whole.memory);
   Transpose(rows.whole.memory, rows);
   std::fill_n(rows.d_final, numbers, T(0));
   for (std::int64_t block = 0; block < blocks; ++block) {
@@ -68,7 +68,7 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
     kernels.whole(WholePart::kDecays, options, rows);
     // All outputs are read from the memory as it is divided at the end.
     if (rows.running.maxima != nullptr) {
-      std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.maximum, 0));
+      std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.entries.maximum, 0));
     }
     if (rows.whole.y != nullptr) kernels.whole(WholePart::kOutputs, options, rows);
     kernels.gather_outputs(options, memory, rows);

@@ -38,7 +38,7 @@ class ChannelDecay {
         zeros_(scratch.prepared.zeros),
         out_(out),
         queries_(memory.readers()),
-        second_queries_(g_.query_stride * memory.queries),
+        second_queries_(g_.query_stride * memory.dims.queries),
         second_keys_(g_.products + kChunk * g_.stride) {}
 
   HWY_INLINE void Prepare() {
@@ -61,7 +61,7 @@ class ChannelDecay {
   static constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
 
   void FindFactors() {
-    const Rows& decays = memory_.log_decay;
+    const Rows& decays = memory_.inputs.log_decay;
     for (std::int64_t i = 0; in_place_ && i < chunk_.rows; ++i) {
       const auto* row = static_cast<const T*>(decays.data) + (chunk_.first + i) * decays.stride;
       ExpRow(row, g_.stride, g_.factors + i * g_.stride);
@@ -91,10 +91,10 @@ class ChannelDecay {
     call.decay = out_.row_decay;
     call.rotated = out_.rotation[2];
     if (options_.erases()) {
-      call.erase = {1, RowsOf(memory_.k, g_.erase), 0, nullptr, nullptr, 0, g_.sums};
+      call.erase = {1, RowsOf(memory_.inputs.k, g_.erase), 0, nullptr, nullptr, 0, g_.sums};
     }
     call.queries = {queries_,
-                    RowsOf(memory_.q, g_.query),
+                    RowsOf(memory_.inputs.q, g_.query),
                     in_place_ ? memory_.q_head_stride : g_.query_stride,
                     nullptr,
                     g_.query + second_queries_,
@@ -111,7 +111,7 @@ class ChannelDecay {
     // In place, and so with the last keys.
     call.erase.decayed = g_.erase;
     call.queries.decayed = g_.query;
-    call.keys = RowsOf(memory_.k, g_.write);
+    call.keys = RowsOf(memory_.inputs.k, g_.write);
     call.carried = g_.products;
     Carry(call, erasures, out_.lower, out_.scores);
   }
@@ -134,7 +134,7 @@ class ChannelDecay {
 
   /// Rows as columns, the imaginary part of complex ones `second` numbers behind the real part.
   HWY_INLINE void PackPart(const T* rows, bool reads, std::int64_t second, T* to) {
-    const std::int64_t keys = memory_.key_dim;
+    const std::int64_t keys = memory_.dims.key_dim;
     PackColumns(memory_, chunk_, rows, g_.stride, reads, zeros_, to);
     if (options_.phase) {
       PackColumns(memory_, chunk_, rows + second, g_.stride, reads, zeros_, to + keys * kChunk);
@@ -143,7 +143,7 @@ class ChannelDecay {
   }
 
   HWY_INLINE void Pack() {
-    const std::int64_t columns = StateRows<T>(options_, memory_.key_dim) * kChunk;
+    const std::int64_t columns = StateRows<T>(options_, memory_.dims.key_dim) * kChunk;
     if (options_.erases()) PackPart(g_.erase, false, 0, out_.columns.erase);
     if (options_.separate_value_key()) PackPart(second_keys_, false, 0, out_.columns.value);
     PackPart(g_.products, false, kChunk * g_.stride, out_.columns.write);

@@ -36,7 +36,7 @@ HWY_INLINE void PackColumns(const Memory& memory, const Chunk& chunk, const From
     const bool there = i < chunk.rows && (!reads || memory.Reads(chunk.first + i));
     pointers[i] = there ? rows + i * stride : zeros;
   }
-  sn::Transpose<kChunk>(pointers, memory.key_dim, out);
+  sn::Transpose<kChunk>(pointers, memory.dims.key_dim, out);
 }
 
 /// Packs the columns of rows that are used in place (KeysInPlace()), from number `offset` of each.

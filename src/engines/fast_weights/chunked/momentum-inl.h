@@ -67,7 +67,7 @@ template <class T>
 HWY_INLINE void PrepareMomentum(const Options& options, const Memory& memory, const Chunk& chunk,
                                 const Scratch<T>& scratch, const Prepared<T>& out) {
   const Gathered<T>& g = scratch.gathered;
-  const std::int64_t keys = memory.key_dim, state_rows = StateRows<T>(options, keys);
+  const std::int64_t keys = memory.dims.key_dim, state_rows = StateRows<T>(options, keys);
   const std::int64_t queries = memory.readers();
   const T scale = static_cast<T>(options.scale);
   const T* const zeros = scratch.prepared.zeros;

@@ -108,10 +108,10 @@ HWY_INLINE void ScaleOutputs(const Options& options, const Memory& memory, const
     }
     if (!memory.Reads(chunk.first + i)) continue;
     const T log_scale = LogScaleOf(options, memory, scratch.gathered, i);
-    for (std::int64_t q = 0; q < memory.queries; ++q) {
+    for (std::int64_t q = 0; q < memory.dims.queries; ++q) {
       const T z = divides ? SumOfWeights(options, memory, scratch, out, q, i) : T(0);
       if (memory.saved.sums != nullptr && memory.part.first_column == 0) {
-        static_cast<T*>(memory.saved.sums)[(chunk.first + i) * memory.queries + q] = z;
+        static_cast<T*>(memory.saved.sums)[(chunk.first + i) * memory.dims.queries + q] = z;
       }
       bool singular;
       const T factor = OutputFactor(options, z, log_scale, singular);

@@ -101,7 +101,7 @@ HWY_INLINE void OutputTile(const StripTask<T>& s, std::int64_t query, std::int64
   const Prepared<T>& p = s.prepared;
   const T* HWY_RESTRICT factors = p.read + query * kChunk;
   const bool diagonal = !s.options.read_before || s.options.bonus;
-  const std::int64_t every = SEVERAL ? s.memory.steps : 1;
+  const std::int64_t every = SEVERAL ? s.memory.dims.steps : 1;
   ln::Tile<decltype(d), R, NV> tile;
   ln::SetZero(d, tile);
   ReadStrip<P, SEVERAL>(s, s.Query(query), i, every, tile);
@@ -142,7 +142,7 @@ HWY_INLINE void OutputTile(const StripTask<T>& s, std::int64_t query, std::int64
 template <int NV, Bf16Products P, class T>
 HWY_INLINE void FindOutputs(const StripTask<T>& s, std::int64_t query, OuterRows<T> y,
                             StripRows<T> saved) {
-  const std::int64_t steps = s.memory.steps, rows = s.chunk.rows;
+  const std::int64_t steps = s.memory.dims.steps, rows = s.chunk.rows;
   if (!(steps > 1)) {
     constexpr int kRows = ln::kTileRows;
     for (std::int64_t i = 0; i < rows; i += kRows) {
@@ -172,7 +172,7 @@ template <int NV, class T>
 void FindEarlyOutputs(const StripTask<T>& s) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  for (std::int64_t query = 0; query < s.memory.queries; ++query) {
+  for (std::int64_t query = 0; query < s.memory.dims.queries; ++query) {
     ln::Tile<decltype(d), 1, NV> tile;
     ln::SetZero(d, tile);
     ln::MulAddRows<1, kChunk>(d, s.prepared.columns.queries + query * s.columns(), s.strip,

@@ -59,12 +59,12 @@ HWY_INLINE void PrepareReads(const Options& options, const Memory& memory, const
                              const Scratch<T>& scratch, const Prepared<T>& out) {
   const Gathered<T>& g = scratch.gathered;
   const std::int64_t queries = memory.readers();
-  const std::int64_t state_rows = StateRows<T>(options, memory.key_dim);
+  const std::int64_t state_rows = StateRows<T>(options, memory.dims.key_dim);
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.columns.queries + q * state_rows * kChunk;
     PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, scratch.prepared.zeros,
                 query);
-    PadColumns(query, memory.key_dim, state_rows);
+    PadColumns(query, memory.dims.key_dim, state_rows);
   }
   std::fill(out.read, out.read + queries * kChunk, static_cast<T>(options.scale));
   ScaleOutputs(options, memory, chunk, scratch, out);

@@ -46,8 +46,8 @@ struct Prepared {
   Prepared(const Options& options, const Memory& memory, const Scratch<T>& scratch,
            std::int64_t index) {
     const PreparedScratch<T>& from = scratch.prepared;
-    const std::int64_t queries = memory.queries;
-    const std::int64_t rows = StateRows<T>(options, memory.key_dim) * kChunk;
+    const std::int64_t queries = memory.dims.queries;
+    const std::int64_t rows = StateRows<T>(options, memory.dims.key_dim) * kChunk;
     const bool own_erase = options.erase != Erase::kKey || options.preconditioned ||
                            options.paired() || options.by_channel();
     if (from.keys != nullptr) {
@@ -73,7 +73,7 @@ struct Prepared {
     step = read + queries * kChunk;
     decay = step + kChunk;
     to_end = decay + kChunk;
-    const std::int64_t key_rows = RoundUp(memory.key_dim, kLine<T>);
+    const std::int64_t key_rows = RoundUp(memory.dims.key_dim, kLine<T>);
     for (int i = 0; i < 4; ++i) rotation[i] = from.transitions + (5 * index + i) * key_rows;
     row_decay = rotation[0];
     forgotten = from.transitions + (5 * index + 4) * key_rows;

@@ -36,7 +36,7 @@ constexpr std::int64_t Lanes() {
 template <class T, class Visit>
 HWY_INLINE void ForStrips(const Memory& memory, const Visit& visit) {
   for (std::int64_t c = memory.part.first_column; c < memory.part.end_column;) {
-    const std::int64_t width = memory.value_dim - c > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
+    const std::int64_t width = memory.dims.value_dim - c > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
     visit(c, width);
     c += width;
   }
@@ -48,9 +48,9 @@ template <class T>
 void LoadStrips(const Memory& memory, const Rows& tensor, std::int64_t first,
                 std::int64_t state_rows, T* strips) {
   ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
-    const std::int64_t filled = std::min(width, memory.value_dim - c);
+    const std::int64_t filled = std::min(width, memory.dims.value_dim - c);
     T* strip = strips + c * state_rows + first * width;
-    for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row, strip += width) {
       const T* from = static_cast<const T*>(tensor.data) + row * tensor.stride + c;
       std::fill(std::copy(from, from + filled, strip), strip + width, T(0));
     }
@@ -64,9 +64,9 @@ template <class T>
 void StoreStrips(const Memory& memory, const Rows& tensor, std::int64_t first,
                  std::int64_t state_rows, const T* strips) {
   ForStrips<T>(memory, [&](std::int64_t c, std::int64_t width) {
-    const std::int64_t filled = std::min(width, memory.value_dim - c);
+    const std::int64_t filled = std::min(width, memory.dims.value_dim - c);
     const T* strip = strips + c * state_rows + first * width;
-    for (std::int64_t row = 0; row < memory.key_dim; ++row, strip += width) {
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row, strip += width) {
       std::copy(strip, strip + filled, static_cast<T*>(tensor.data) + row * tensor.stride + c);
     }
   });
@@ -84,9 +84,9 @@ bool IsBf16(DType dtype) {
 template <class T>
 std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) {
   if ((dtype != DTypeOf<T>() && !IsBf16<T>(dtype)) || whole_rows) return memory.part.first_column;
-  const std::int64_t filled = memory.value_dim / Lanes<T>() * Lanes<T>();
+  const std::int64_t filled = memory.dims.value_dim / Lanes<T>() * Lanes<T>();
   const std::int64_t last = filled / (2 * Lanes<T>()) * (2 * Lanes<T>());
-  const std::int64_t end = filled == memory.value_dim ? filled : last;
+  const std::int64_t end = filled == memory.dims.value_dim ? filled : last;
   return std::clamp(end, memory.part.first_column, memory.part.end_column);
 }
 
@@ -96,8 +96,8 @@ bool Streams(const Memory& memory) {
   constexpr std::int64_t kStrip = 2 * Lanes<T>() * static_cast<std::int64_t>(sizeof(V));
   const std::int64_t unit = std::is_same_v<T, V> ? kLine<T> : 2 * Lanes<T>();
   return (std::is_same_v<T, V> || kStrip % kLineBytes == 0) &&
-         simd::PastCaches<V>(memory.y, memory.rows, simd::TheCaches().uncached_outputs) &&
-         memory.y_head_stride % kLine<V> == 0 && memory.value_dim % unit == 0;
+         simd::PastCaches<V>(memory.y, memory.dims.rows, simd::TheCaches().uncached_outputs) &&
+         memory.y_head_stride % kLine<V> == 0 && memory.dims.value_dim % unit == 0;
 }
 
 template <class T>
@@ -108,10 +108,10 @@ class ChunkedRun {
         memory_(memory),
         next_(next),
         scratch_(scratch),
-        state_rows_(StateRows<T>(options, memory.key_dim)),
-        columns_(RoundUp(memory.value_dim, kLine<T>)),
-        whole_rows_(options.output_norm != OutputNorm::kNone || memory.steps > 1),
-        values_from_(memory.writes() ? FirstConverted<T>(memory, memory.v.dtype, false)
+        state_rows_(StateRows<T>(options, memory.dims.key_dim)),
+        columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
+        whole_rows_(options.output_norm != OutputNorm::kNone || memory.dims.steps > 1),
+        values_from_(memory.writes() ? FirstConverted<T>(memory, memory.inputs.v.dtype, false)
                                      : memory.part.end_column),
         outputs_from_(memory.y ? FirstConverted<T>(memory, memory.y.dtype, whole_rows_)
                                : memory.part.end_column),
@@ -125,7 +125,7 @@ class ChunkedRun {
   void Run() {
 #if TTR_HAS_BF16_TILES
     if (scratch_.bf16.products == Bf16Products::kTiles) {
-      const TileRegisters registers(Readers(options_, memory_), memory_.key_dim);
+      const TileRegisters registers(Readers(options_, memory_), memory_.dims.key_dim);
       return RunBlocks();
     }
 #endif
@@ -144,7 +144,7 @@ class ChunkedRun {
       StoreOutputs(block);
       begin = block.end;
     }
-    if (memory_.part.to < memory_.rows) return;
+    if (memory_.part.to < memory_.dims.rows) return;
     if (streams_) hwy::FlushStream();
     if (memory_.writes()) Store();
   }
@@ -156,9 +156,10 @@ class ChunkedRun {
   };
 
   void Load() {
-    LoadStrips(memory_, memory_.state, 0, state_rows_, scratch_.strips);
+    LoadStrips(memory_, memory_.entries.state, 0, state_rows_, scratch_.strips);
     if (options_.paired()) {
-      LoadStrips(memory_, memory_.second, memory_.key_dim, state_rows_, scratch_.strips);
+      LoadStrips(memory_, memory_.entries.second, memory_.dims.key_dim, state_rows_,
+                 scratch_.strips);
     }
     ForStrips<T>(memory_, [&](std::int64_t c, std::int64_t width) { PairStripAt(c, width); });
     if (!saver_.Wants(0)) return;
@@ -169,9 +170,10 @@ class ChunkedRun {
   }
 
   void Store() {
-    StoreStrips(memory_, memory_.state, 0, state_rows_, scratch_.strips);
+    StoreStrips(memory_, memory_.entries.state, 0, state_rows_, scratch_.strips);
     if (options_.paired()) {
-      StoreStrips(memory_, memory_.second, memory_.key_dim, state_rows_, scratch_.strips);
+      StoreStrips(memory_, memory_.entries.second, memory_.dims.key_dim, state_rows_,
+                  scratch_.strips);
     }
   }
 
@@ -227,7 +229,7 @@ class ChunkedRun {
       block.end += chunk.rows;
       // The memory is wanted at the same rows whether it is saved or not: outputs have the same
       // bits.
-      const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.rows;
+      const bool wanted = block.end % kGradientBlock == 0 || block.end == memory_.dims.rows;
       Prepare(options_, memory_, wanted, chunk, scratch_, prepared);
       PairColumns(prepared);
       TileColumns(prepared);
@@ -242,7 +244,7 @@ class ChunkedRun {
     for (std::int64_t t = block.begin; values_from_ < memory_.part.end_column && t < block.end;
          ++t) {
       T* row = scratch_.columns.values + (t - block.begin) * columns_;
-      LoadRow(memory_.v, t, values_from_, memory_.part.end_column - values_from_,
+      LoadRow(memory_.inputs.v, t, values_from_, memory_.part.end_column - values_from_,
               row + values_from_);
       std::fill(row + memory_.part.end_column, row + columns_, T(0));
     }
@@ -271,7 +273,7 @@ class ChunkedRun {
   }
 
   OuterRows<T> ValuesAt(const Block& block, std::int64_t t, std::int64_t c) const {
-    if (c < values_from_) return InPlace(memory_.v, t * memory_.v.stride + c);
+    if (c < values_from_) return InPlace(memory_.inputs.v, t * memory_.inputs.v.stride + c);
     return {scratch_.columns.values + (t - block.begin) * columns_ + c, columns_, false};
   }
 
@@ -346,7 +348,7 @@ class ChunkedRun {
     const std::int64_t strips =
         RoundUp(memory_.part.end_column - memory_.part.first_column, 2 * Lanes<T>()) /
         (2 * Lanes<T>());
-    const std::int64_t rows = (options_.paired() ? 2 : 1) * memory_.key_dim;
+    const std::int64_t rows = (options_.paired() ? 2 : 1) * memory_.dims.key_dim;
     const std::int64_t tiles =
         RoundUp(rows, kWrittenRows) / kWrittenRows * (options_.separate_value_key() ? 2 : 1);
     prefetcher.Start(strips * block.count * tiles);
@@ -359,17 +361,17 @@ class ChunkedRun {
     Prefetcher prefetcher(end - begin);
     BlockSaver<T>(options_, memory).AddTo(begin, prefetcher);
     const std::int64_t width = memory.part.end_column - memory.part.first_column;
-    prefetcher.Add(memory.k, begin, 0, memory.input_dim);
-    prefetcher.Add(memory.v, begin, memory.part.first_column, width);
+    prefetcher.Add(memory.inputs.k, begin, 0, memory.dims.input_dim);
+    prefetcher.Add(memory.inputs.v, begin, memory.part.first_column, width);
     auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
-      prefetcher.Add(rows, memory.Token(begin), first, count, memory.steps);
+      prefetcher.Add(rows, memory.Token(begin), first, count, memory.dims.steps);
     };
-    add(memory.erase_key, 0, memory.key_dim);
-    add(memory.erase_gate, 0, memory.key_dim);
-    if (options_.decay == Decay::kChannel) add(memory.log_decay, 0, memory.key_dim);
-    add(memory.phase, 0, memory.key_dim);
+    add(memory.inputs.erase_key, 0, memory.dims.key_dim);
+    add(memory.inputs.erase_gate, 0, memory.dims.key_dim);
+    if (options_.decay == Decay::kChannel) add(memory.inputs.log_decay, 0, memory.dims.key_dim);
+    add(memory.inputs.phase, 0, memory.dims.key_dim);
     for (std::int64_t q = 0; q < std::min(memory.readers(), kMostQueries); ++q) {
-      add(memory.q, q * memory.q_head_stride, memory.input_dim);
+      add(memory.inputs.q, q * memory.q_head_stride, memory.dims.input_dim);
       if (!streams_) add(memory.y, q * memory.y_head_stride + memory.part.first_column, width);
     }
     return prefetcher;

@@ -31,9 +31,9 @@ class BlockSaver {
       : memory_(memory),
         sum_(options.denominator != Denominator::kNone),
         last_(SavedLayout::KeepsLast(options)),
-        part_keys_(RoundUp(memory.key_dim, kUnit)),
+        part_keys_(RoundUp(memory.dims.key_dim, kUnit)),
         keys_((options.phase ? 2 : 1) * part_keys_),
-        values_(RoundUp(memory.value_dim + (sum_ ? 1 : 0), kUnit)),
+        values_(RoundUp(memory.dims.value_dim + (sum_ ? 1 : 0), kUnit)),
         matrices_(options.momentum ? 2 : 1),
         state_(static_cast<T*>(memory.saved.states)),
         errors_(options.erases() ? static_cast<T*>(memory.saved.errors) : nullptr),
@@ -46,7 +46,7 @@ class BlockSaver {
   /// Is the state before row `row` saved?
   bool Wants(std::int64_t row) const {
     if (state_ == nullptr) return false;
-    return row < memory_.rows ? row % kGradientBlock == 0 : last_;
+    return row < memory_.dims.rows ? row % kGradientBlock == 0 : last_;
   }
 
   /// A strip of `width` value columns from `column` on, of the state that is saved.
@@ -59,10 +59,10 @@ class BlockSaver {
       const std::int64_t k = in_matrix / (2 * kLanes) * (2 * kLanes), lanes = Lanes(k);
       T* const to = state_ + (all - in_matrix + k) * values_ + column * lanes + (in_matrix - k);
       // Rows of the strip are padded to lines only; behind those of a first part are the second's.
-      const std::int64_t rows = std::min(kPiece, RoundUp(memory_.key_dim, kLine<T>) - key);
-      const T* const from = strip + (all / part_keys_ * memory_.key_dim + key) * width;
+      const std::int64_t rows = std::min(kPiece, RoundUp(memory_.dims.key_dim, kLine<T>) - key);
+      const T* const from = strip + (all / part_keys_ * memory_.dims.key_dim + key) * width;
       if (rows > 0) sn::TransposeStrided(from, width, rows, width, to, lanes);
-      const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - key, 0, kPiece);
+      const std::int64_t filled = std::clamp<std::int64_t>(memory_.dims.key_dim - key, 0, kPiece);
       for (std::int64_t v = 0; filled < kPiece && v < width; ++v) {
         std::fill(to + v * lanes + filled, to + v * lanes + kPiece, T(0));
       }
@@ -72,15 +72,15 @@ class BlockSaver {
 
   /// The rest of the state, behind its last strip, and `sum` as a column; the next goes elsewhere.
   void FinishState(const T* sum) {
-    const bool pads = memory_.part.end_column == memory_.value_dim;
+    const bool pads = memory_.part.end_column == memory_.dims.value_dim;
     for (std::int64_t k = 0; pads && k < matrices_ * keys_;) {
       const std::int64_t lanes = Lanes(k % keys_);
       T* const to = state_ + k * values_;
       std::fill(to + end_ * lanes, to + values_ * lanes, T(0));
       if (sum_) {
-        const std::int64_t filled = std::clamp<std::int64_t>(memory_.key_dim - k, 0, lanes);
-        std::fill(std::copy_n(sum + k, filled, to + memory_.value_dim * lanes),
-                  to + (memory_.value_dim + 1) * lanes, T(0));
+        const std::int64_t filled = std::clamp<std::int64_t>(memory_.dims.key_dim - k, 0, lanes);
+        std::fill(std::copy_n(sum + k, filled, to + memory_.dims.value_dim * lanes),
+                  to + (memory_.dims.value_dim + 1) * lanes, T(0));
       }
       k += lanes;
     }
@@ -95,12 +95,12 @@ class BlockSaver {
     const std::int64_t width = memory_.part.end_column - memory_.part.first_column;
     if (errors_ != nullptr)
       prefetcher.Add({errors_, kType, values_}, begin, memory_.part.first_column, width);
-    for (std::int64_t q = 0; outputs_ != nullptr && q < memory_.queries; ++q) {
-      prefetcher.Add({outputs_, kType, memory_.queries * values_}, begin,
+    for (std::int64_t q = 0; outputs_ != nullptr && q < memory_.dims.queries; ++q) {
+      prefetcher.Add({outputs_, kType, memory_.dims.queries * values_}, begin,
                      q * values_ + memory_.part.first_column, width);
     }
     const std::int64_t block = begin / kGradientBlock + 1;
-    if (!Wants(std::min(block * kGradientBlock, memory_.rows))) return;
+    if (!Wants(std::min(block * kGradientBlock, memory_.dims.rows))) return;
     T* const next = static_cast<T*>(memory_.saved.states) + block * numbers();
     const std::int64_t share = numbers() / kGradientBlock;
     prefetcher.Add({next, kType, share}, begin % kGradientBlock, 0, share);
@@ -117,12 +117,13 @@ class BlockSaver {
   T* Outputs(std::int64_t row, std::int64_t column) const {
     return outputs_ == nullptr ? nullptr : outputs_ + row * outputs_stride() + column;
   }
-  std::int64_t outputs_stride() const { return memory_.queries * values_; }
+  std::int64_t outputs_stride() const { return memory_.dims.queries * values_; }
   std::int64_t values() const { return values_; }
 
   /// Zeros behind the strips, which end at column `end`.
   void PadErrors(std::int64_t begin, std::int64_t last, std::int64_t end) const {
-    if (errors_ == nullptr || memory_.part.end_column < memory_.value_dim || end >= values_) return;
+    if (errors_ == nullptr || memory_.part.end_column < memory_.dims.value_dim || end >= values_)
+      return;
     for (std::int64_t row = begin; row < last; ++row) {
       std::fill(errors_ + row * values_ + end, errors_ + (row + 1) * values_, T(0));
     }

@@ -92,15 +92,15 @@ HWY_INLINE bool FindUnits(const Memory& memory, Chunk& chunk, T* units) {
     std::fill(to, to + kChunk, T(1));
     const T* row = static_cast<const T*>(rows.data) + chunk.first * rows.stride + offset;
     for (std::int64_t i = 0; i < chunk.rows; ++i, row += rows.stride) {
-      const double square = sn::SumOfSquares(row, memory.key_dim);
+      const double square = sn::SumOfSquares(row, memory.dims.key_dim);
       fits[i] = fits[i] && square > kShort && square < kLong;
       to[i] = static_cast<T>(sn::UnitFactorOf(square));
     }
   };
-  find(memory.k, 0, units);
-  const std::int64_t readers = memory.q ? memory.queries : 0;
+  find(memory.inputs.k, 0, units);
+  const std::int64_t readers = memory.inputs.q ? memory.dims.queries : 0;
   for (std::int64_t q = 0; q < readers; ++q) {
-    find(memory.q, q * memory.q_head_stride, units + (1 + q) * kChunk);
+    find(memory.inputs.q, q * memory.q_head_stride, units + (1 + q) * kChunk);
   }
   const auto alike = [&](bool fit) { return fit == fits[0]; };
   chunk.rows = std::find_if_not(fits, fits + chunk.rows, alike) - fits;
@@ -166,27 +166,27 @@ HWY_INLINE void PrepareScalar(const Options& options, const Memory& memory, cons
   const std::int64_t columns = g.stride * kChunk;
   const T* const zeros = scratch.prepared.zeros;
   if (in_place) {
-    PackRows(memory, chunk, memory.k, 0, false, zeros, out.columns.write);
+    PackRows(memory, chunk, memory.inputs.k, 0, false, zeros, out.columns.write);
   } else {
     PackColumns(memory, chunk, g.write, g.stride, false, zeros, out.columns.write);
   }
-  PadColumns(out.columns.write, memory.key_dim, g.stride);
+  PadColumns(out.columns.write, memory.dims.key_dim, g.stride);
   if (options.erases()) {
     if (out.columns.erase != out.columns.write) {
       PackColumns(memory, chunk, g.erase, g.stride, false, zeros, out.columns.erase);
-      PadColumns(out.columns.erase, memory.key_dim, g.stride);
+      PadColumns(out.columns.erase, memory.dims.key_dim, g.stride);
     }
-    Gram(out.columns.erase, out.columns.write, memory.key_dim, out.lower);
+    Gram(out.columns.erase, out.columns.write, memory.dims.key_dim, out.lower);
   }
   for (std::int64_t q = 0; q < queries; ++q) {
     T* query = out.columns.queries + q * columns;
     if (in_place) {
-      PackRows(memory, chunk, memory.q, q * memory.q_head_stride, true, zeros, query);
+      PackRows(memory, chunk, memory.inputs.q, q * memory.q_head_stride, true, zeros, query);
     } else {
       PackColumns(memory, chunk, g.query + q * g.query_stride, g.stride, true, zeros, query);
     }
-    PadColumns(query, memory.key_dim, g.stride);
-    Gram(query, out.columns.write, memory.key_dim, out.scores + q * kChunk * kChunk);
+    PadColumns(query, memory.dims.key_dim, g.stride);
+    Gram(query, out.columns.write, memory.dims.key_dim, out.scores + q * kChunk * kChunk);
   }
   Weigh(options, queries, g, out);
 }

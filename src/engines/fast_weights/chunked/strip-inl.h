@@ -103,8 +103,8 @@ HWY_INLINE void RotatePair(const StripTask<T>& s) {
   constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* const* const rotation = s.prepared.rotation;
   T* HWY_RESTRICT strip = s.strip;
-  T* HWY_RESTRICT second = strip + s.memory.key_dim * NV * kLanes;
-  for (std::int64_t row = 0; row < s.memory.key_dim; ++row) {
+  T* HWY_RESTRICT second = strip + s.memory.dims.key_dim * NV * kLanes;
+  for (std::int64_t row = 0; row < s.memory.dims.key_dim; ++row) {
     TTR_UNROLL
     for (int n = 0; n < NV; ++n) {
       const std::size_t at = row * NV * kLanes + n * kLanes;
@@ -217,7 +217,7 @@ HWY_INLINE void WriteMemory(const StripTask<T>& s) {
 template <int NV, Bf16Products P, class T>
 HWY_INLINE void Forget(const StripTask<T>& s) {
   constexpr std::size_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
-  const std::int64_t keys = s.memory.key_dim;
+  const std::int64_t keys = s.memory.dims.key_dim;
   const bool both = s.options.phase || s.chunk.forget_update;
   for (std::int64_t row = 0; row < (both ? 2 : 1) * keys; ++row) {
     if (s.options.by_channel() && s.prepared.forgotten[row % keys] == 0) continue;

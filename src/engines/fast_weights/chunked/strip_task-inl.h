@@ -106,9 +106,9 @@ struct StripTask {
   Prefetcher& prefetcher;
 
   /// Rows of the memory, without padding.
-  std::int64_t rows() const { return (options.paired() ? 2 : 1) * memory.key_dim; }
+  std::int64_t rows() const { return (options.paired() ? 2 : 1) * memory.dims.key_dim; }
   /// Numbers of a chunk's columns.
-  std::int64_t columns() const { return StateRows<T>(options, memory.key_dim) * kChunk; }
+  std::int64_t columns() const { return StateRows<T>(options, memory.dims.key_dim) * kChunk; }
 
   Reader<T> Eraser() const { return {prepared.columns.erase, prepared.pairs.erase, 0}; }
   Reader<T> Query(std::int64_t query) const {

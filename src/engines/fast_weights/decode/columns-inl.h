@@ -382,7 +382,7 @@ void StepColumns(const RowStep<T>& s, const ColumnGroup<NV, T>& c) {
 template <int NV, class T>
 void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column) {
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
-  T* state = static_cast<T*>(memory.state.data);
+  T* state = static_cast<T*>(memory.entries.state.data);
   auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
   for (; column + kWidth <= memory.part.end_column; column += kWidth) {
     const std::int64_t end = column + kWidth;
@@ -391,10 +391,10 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
     const T* const next_second = last ? s.second.next : at(s.second.state, end);
     StepColumns<NV, T>(s, {.column = column,
                            .state = state + column,
-                           .stride = memory.state.stride,
+                           .stride = memory.entries.state.stride,
                            .second = at(s.second.state, column),
                            .second_stride = s.second.stride,
-                           .following = {next, memory.state.stride, s.key_dim},
+                           .following = {next, memory.entries.state.stride, s.key_dim},
                            .following_second = {next_second, s.second.stride, s.key_dim}});
   }
   if constexpr (NV > 1) StepGroups<NV / 2>(memory, s, column);
@@ -404,29 +404,29 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
 template <class T>
 void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  T* state = static_cast<T*>(memory.state.data);
+  T* state = static_cast<T*>(memory.entries.state.data);
   std::int64_t column = memory.part.first_column;
   StepGroups<ln::kTileRows>(memory, s, column);
   const std::int64_t rest = memory.part.end_column - column;
   if (rest == 0) return;
   auto load = [&](const T* from, std::int64_t stride, T* to) {
-    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += stride, to += kLanes) {
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row, from += stride, to += kLanes) {
       std::fill(std::copy(from, from + rest, to), to + kLanes, T(0));
     }
   };
   auto store = [&](const T* from, T* to, std::int64_t stride) {
-    for (std::int64_t row = 0; row < memory.key_dim; ++row, from += kLanes, to += stride) {
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row, from += kLanes, to += stride) {
       std::copy(from, from + rest, to);
     }
   };
-  T* const padded_second = padded + memory.key_dim * kLanes;
+  T* const padded_second = padded + memory.dims.key_dim * kLanes;
   T* const second = s.second.state;
-  load(state + column, memory.state.stride, padded);
+  load(state + column, memory.entries.state.stride, padded);
   if (second != nullptr) load(second + column, s.second.stride, padded_second);
   const Following<1, T> nothing(nullptr, kLanes, s.key_dim);
   StepColumns<1, T>(s, {column, padded, kLanes, padded_second, kLanes, nothing, nothing});
   if (s.write == nullptr) return;
-  store(padded, state + column, memory.state.stride);
+  store(padded, state + column, memory.entries.state.stride);
   if (second != nullptr) store(padded_second, second + column, s.second.stride);
 }
 

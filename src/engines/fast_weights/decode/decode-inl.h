@@ -31,14 +31,14 @@ template <class T>
 void ForgetRows(const Options& options, const Memory& memory, const Chunk& chunk,
                 const T* forgotten) {
   auto forget = [&](const Rows& matrix) {
-    for (std::int64_t row = 0; row < memory.key_dim; ++row) {
+    for (std::int64_t row = 0; row < memory.dims.key_dim; ++row) {
       if (options.by_channel() && forgotten[row] == 0) continue;
       T* m = static_cast<T*>(matrix.data) + row * matrix.stride;
       std::fill(m + memory.part.first_column, m + memory.part.end_column, T(0));
     }
   };
-  forget(memory.state);
-  if (options.phase || chunk.forget_update) forget(memory.second);
+  forget(memory.entries.state);
+  if (options.phase || chunk.forget_update) forget(memory.entries.second);
 }
 
 /// The decay of one row, and how a paired memory rotates.
@@ -76,7 +76,7 @@ void PrepareQuery(const Options& options, const Memory& memory, std::int64_t q,
                   const Gathered<T>& g, const Prepared<T>& out) {
   const T scale = static_cast<T>(options.scale);
   T* const query = g.query + q * g.query_stride;
-  T* const second = query + g.query_stride * memory.queries;  // that reads N
+  T* const second = query + g.query_stride * memory.dims.queries;  // that reads N
   T& score = out.scores[q * kChunk * kChunk];
   T& score_value = out.score_values[q * kChunk * kChunk];
   out.read[q * kChunk] = scale;
@@ -125,20 +125,22 @@ void FetchInputs(const Options& options, const Memory& memory) {
     const auto size = static_cast<std::int64_t>(SizeOf(rows.dtype));
     simd::FetchRow(static_cast<const char*>(rows.data) + offset * size, count * size);
   };
-  fetch(memory.k, 0, memory.input_dim);
-  fetch(memory.q, 0, memory.input_dim);
-  fetch(memory.v, memory.part.first_column, memory.part.end_column - memory.part.first_column);
+  fetch(memory.inputs.k, 0, memory.dims.input_dim);
+  fetch(memory.inputs.q, 0, memory.dims.input_dim);
+  fetch(memory.inputs.v, memory.part.first_column,
+        memory.part.end_column - memory.part.first_column);
   fetch(memory.y, memory.part.first_column, memory.part.end_column - memory.part.first_column);
-  for (const Rows& rows : {memory.log_decay, memory.erase_key, memory.erase_gate}) {
-    fetch(rows, 0, memory.input_dim);
+  for (const Rows& rows :
+       {memory.inputs.log_decay, memory.inputs.erase_key, memory.inputs.erase_gate}) {
+    fetch(rows, 0, memory.dims.input_dim);
   }
   if (!memory.deferred.keys) return;
   const DeferredWrite<T> deferred(memory);
   simd::FetchRow(deferred.head, 1);
-  if (options.by_channel()) simd::FetchRow(deferred.decay, memory.key_dim);
+  if (options.by_channel()) simd::FetchRow(deferred.decay, memory.dims.key_dim);
   for (int i = 0; i < (options.separate_value_key() ? 2 : 1); ++i) {
-    simd::FetchRow(deferred.write[i], memory.key_dim);
-    simd::FetchRow(deferred.value[i], memory.value_dim);
+    simd::FetchRow(deferred.write[i], memory.dims.key_dim);
+    simd::FetchRow(deferred.value[i], memory.dims.value_dim);
   }
 }
 
@@ -161,13 +163,13 @@ class DecodeRun {
         scratch_(scratch),
         gathered_(scratch.gathered),
         prepared_(options, memory, scratch, 0),
-        columns_(RoundUp(memory.value_dim, kLine<T>)),
+        columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
         width_(memory.part.end_column - memory.part.first_column) {
-    if (memory.rows != 1) return;
+    if (memory.dims.rows != 1) return;
     keys_in_place_ = KeysInPlace<T>(options, memory) && !options.by_channel() &&
-                     !options.normalise_qk && IsWhole<T>(memory.k, 0, memory.key_dim) &&
-                     IsWhole<T>(memory.q, memory.q_head_stride, memory.key_dim);
-    values_in_place_ = IsWhole<T>(memory.v, 0, width_);
+                     !options.normalise_qk && IsWhole<T>(memory.inputs.k, 0, memory.dims.key_dim) &&
+                     IsWhole<T>(memory.inputs.q, memory.q_head_stride, memory.dims.key_dim);
+    values_in_place_ = IsWhole<T>(memory.inputs.v, 0, width_);
     outputs_in_place_ = options.output_norm == OutputNorm::kNone &&
                         IsWhole<T>(memory.y, memory.y_head_stride, width_);
   }
@@ -175,7 +177,7 @@ class DecodeRun {
   void Run() {
     FetchInputs<T>(options_, next_);
     WithRows([&] {
-      for (std::int64_t r = 0; r < memory_.rows; ++r) Row(r);
+      for (std::int64_t r = 0; r < memory_.dims.rows; ++r) Row(r);
     });
   }
 
@@ -190,8 +192,8 @@ class DecodeRun {
     Gathered<T>& g = scratch_.gathered;
     const auto home = std::tuple(g.write, g.erase, g.query, g.query_stride);
     if (keys_in_place_) {
-      g.write = g.erase = static_cast<T*>(memory_.k.data);  // which nobody writes
-      g.query = static_cast<T*>(memory_.q.data);
+      g.write = g.erase = static_cast<T*>(memory_.inputs.k.data);  // which nobody writes
+      g.query = static_cast<T*>(memory_.inputs.q.data);
       g.query_stride = memory_.q_head_stride;
     }
     run();
@@ -203,7 +205,7 @@ class DecodeRun {
     const Deferral<T> deferral(options_, memory_, prepared_.row_decay);
     const bool defers = Defers(chunk, deferral);
     RowStep<T> s{};
-    s.key_dim = memory_.key_dim;
+    s.key_dim = memory_.dims.key_dim;
     SetReads(r, s.reads);
     // What reads before reads what is then forgotten.
     if (chunk.forget && options_.read_before && s.reads.queries > 0) {
@@ -262,8 +264,8 @@ class DecodeRun {
   void SetWrite(std::int64_t r, RowStep<T>& s) const {
     const std::int64_t column = memory_.part.first_column;
     T* const values = scratch_.columns.values;
-    if (!values_in_place_) LoadRow(memory_.v, r, column, width_, values + column);
-    s.value = values_in_place_ ? static_cast<const T*>(memory_.v.data) : values;
+    if (!values_in_place_) LoadRow(memory_.inputs.v, r, column, width_, values + column);
+    s.value = values_in_place_ ? static_cast<const T*>(memory_.inputs.v.data) : values;
     s.decay = prepared_.row_decay;
     s.erase = options_.erases() ? EraseKey() : nullptr;
     s.write = gathered_.write;
@@ -271,20 +273,20 @@ class DecodeRun {
     s.erased = prepared_.decay[0];
     s.step = prepared_.step[0];
     if (options_.paired()) SetSecond(s);
-    if (r < memory_.rows - 1 || !next_.state) return;
-    s.next = static_cast<const T*>(next_.state.data) + next_.part.first_column;
+    if (r < memory_.dims.rows - 1 || !next_.entries.state) return;
+    s.next = static_cast<const T*>(next_.entries.state.data) + next_.part.first_column;
     if (options_.paired()) {
-      s.second.next = static_cast<const T*>(next_.second.data) + next_.part.first_column;
+      s.second.next = static_cast<const T*>(next_.entries.second.data) + next_.part.first_column;
     }
   }
 
   void SetSecond(RowStep<T>& s) const {
-    s.second.state = static_cast<T*>(memory_.second.data);
-    s.second.stride = memory_.second.stride;
+    s.second.state = static_cast<T*>(memory_.entries.second.data);
+    s.second.stride = memory_.entries.second.stride;
     std::copy_n(prepared_.rotation + 1, 3, s.second.rotation);
     s.second.both = options_.momentum;
     if (options_.read_before || s.reads.queries == 0) return;
-    s.second.query = gathered_.query + gathered_.query_stride * memory_.queries;
+    s.second.query = gathered_.query + gathered_.query_stride * memory_.dims.queries;
   }
 
   const Options& options_;

@@ -32,9 +32,9 @@ void FlushRows(const Memory& memory) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t whole =
       memory.part.end_column - (memory.part.end_column - memory.part.first_column) % kLanes;
-  T* row = static_cast<T*>(memory.state.data);
+  T* row = static_cast<T*>(memory.entries.state.data);
   const T *u = deferred.value[0], *v = deferred.value[1];
-  for (std::int64_t i = 0; i < memory.key_dim; ++i, row += memory.state.stride) {
+  for (std::int64_t i = 0; i < memory.dims.key_dim; ++i, row += memory.entries.state.stride) {
     const T decay = deferred.by_channel() ? deferred.decay[i] : deferred.number();
     const T by_u = deferred.write[0][i], by_v = keys > 1 ? deferred.write[1][i] : T(0);
     auto flush = [&](auto tag, std::int64_t j) HWY_ATTR {
@@ -57,7 +57,7 @@ class Deferral {
       : deferred_(memory),
         by_channel_(options.by_channel()),
         keys_(options.separate_value_key() ? 2 : 1),
-        rows_(memory.key_dim),
+        rows_(memory.dims.key_dim),
         decay_(decay) {}
 
   /// Is what is deferred, if anything, of this kind, and c behind the row not so small that numbers

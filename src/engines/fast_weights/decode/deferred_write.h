@@ -29,11 +29,11 @@ struct DeferredWrite {
       : head(static_cast<T*>(memory.deferred.keys.data)),
         value{static_cast<T*>(memory.deferred.values)} {
     if (head == nullptr) return;
-    const std::int64_t rows = RoundUp(memory.key_dim, kLine<T>);
+    const std::int64_t rows = RoundUp(memory.dims.key_dim, kLine<T>);
     decay = head + kLine<T>;
     write[0] = decay + rows;
     write[1] = write[0] + rows;
-    value[1] = value[0] + RoundUp(memory.value_dim, kLine<T>);
+    value[1] = value[0] + RoundUp(memory.dims.value_dim, kLine<T>);
   }
 
   static std::int64_t KeyNumbers(std::int64_t key_dim) {

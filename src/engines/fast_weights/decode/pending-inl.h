@@ -32,13 +32,13 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 template <class T, class Use>
 HWY_INLINE void OfStoredState(const Memory& memory, const Use& use) {
   if constexpr (DTypeOf<T>() == DType::kFloat32) {
-    switch (memory.state.dtype) {
-      case DType::kBFloat16: return use(static_cast<BFloat16*>(memory.state.data));
-      case DType::kFloat16: return use(static_cast<Float16*>(memory.state.data));
+    switch (memory.entries.state.dtype) {
+      case DType::kBFloat16: return use(static_cast<BFloat16*>(memory.entries.state.data));
+      case DType::kFloat16: return use(static_cast<Float16*>(memory.entries.state.data));
       default: break;
     }
   }
-  use(static_cast<T*>(memory.state.data));
+  use(static_cast<T*>(memory.entries.state.data));
 }
 
 /// S += sum of the first `pairs` in NV vectors of columns, or S = c (.) of that with `decays`:
@@ -50,8 +50,8 @@ class PairAdder {
             bool decays)
       : pending_(pending),
         state_(state),
-        stride_(memory.state.stride),
-        rows_(memory.key_dim),
+        stride_(memory.entries.state.stride),
+        rows_(memory.dims.key_dim),
         pairs_(pairs),
         both_(pending.layout().keys > 1),
         decays_(decays) {}
@@ -148,10 +148,11 @@ template <class T>
 bool HasFaded(const Pending<T>& pending, const Memory& memory) {
   const std::int64_t last = pending.count() - 1;
   if (last < 0 && !pending.decayed()) return false;
-  const T least = memory.state.dtype == DType::kFloat16 ? kLeastInFloat16<T> : kLeastBefore<T>;
+  const T least =
+      memory.entries.state.dtype == DType::kFloat16 ? kLeastInFloat16<T> : kLeastBefore<T>;
   if (pending.layout().decays == 0) return !(pending.number(last) >= least);
   const T* const c = pending.decay(last);
-  return !std::all_of(c, c + memory.key_dim, [least](T x) { return x >= least; });
+  return !std::all_of(c, c + memory.dims.key_dim, [least](T x) { return x >= least; });
 }
 
 /// One row that joins the pairs that are pending.
@@ -163,7 +164,7 @@ class Joining {
       : pending_(pending),
         before_(pending.count()),
         decayed_(before_ > 0 || pending.decayed()),
-        rows_(memory.key_dim),
+        rows_(memory.dims.key_dim),
         by_channel_(pending.layout().decays > 0),
         decay_(decay) {}
 

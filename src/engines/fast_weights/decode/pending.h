@@ -71,8 +71,8 @@ template <class T>
 class Pending {
  public:
   Pending(const Options& options, const Memory& memory)
-      : layout_(
-            PendingLayout::Of<T>(options, memory.key_dim, memory.value_dim, memory.pending.pairs)),
+      : layout_(PendingLayout::Of<T>(options, memory.dims.key_dim, memory.dims.value_dim,
+                                     memory.pending.pairs)),
         head_(static_cast<T*>(memory.pending.keys.data)),
         values_(static_cast<T*>(memory.pending.values)) {}
 

@@ -102,7 +102,7 @@ class ReplayRun {
         pending_(options, memory),
         in_place_(options, memory, next, scratch),
         prepared_(in_place_.prepared()),
-        columns_(RoundUp(memory.value_dim, kLine<T>)),
+        columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
         width_(memory.part.end_column - memory.part.first_column) {}
 
   void Run() {
@@ -137,7 +137,7 @@ class ReplayRun {
     } else if (pending_.count() >= memory_.pending.window) {
       written_ = pending_.count() - memory_.pending.kept;
     }
-    for (std::int64_t r = 0; r < memory_.rows; ++r) {
+    for (std::int64_t r = 0; r < memory_.dims.rows; ++r) {
       const Chunk chunk = NextChunk<T>(options_, memory_, r, 1);
       SaveBeside();
       PrepareRow(options_, memory_, chunk, in_place_.keys_in_place(), scratch_, prepared_);
@@ -145,7 +145,8 @@ class ReplayRun {
         if (Joins(r)) continue;
         if (pending_.count() == pending_.room()) {
           // Pairs over a small c would leave the range of float16.
-          const bool fits = memory_.state.dtype != DType::kFloat16 || !HasFaded(pending_, memory_);
+          const bool fits =
+              memory_.entries.state.dtype != DType::kFloat16 || !HasFaded(pending_, memory_);
           Flush(fits ? memory_.pending.kept : 0);
           if (Joins(r)) continue;
         }
@@ -166,10 +167,10 @@ class ReplayRun {
         in_place_.Apply(r, chunk);
       } else {
         Memory wide = memory_;
-        wide.state = {.data = s_.wide, .dtype = DTypeOf<T>(), .stride = columns_};
+        wide.entries.state = {.data = s_.wide, .dtype = DTypeOf<T>(), .stride = columns_};
         const auto convert = [&](const auto& each) {
-          for (std::int64_t row = 0; row < memory_.key_dim; ++row) {
-            each(state + row * memory_.state.stride + memory_.part.first_column,
+          for (std::int64_t row = 0; row < memory_.dims.key_dim; ++row) {
+            each(state + row * memory_.entries.state.stride + memory_.part.first_column,
                  s_.wide + row * columns_ + memory_.part.first_column);
           }
         };
@@ -219,7 +220,7 @@ class ReplayRun {
     if (erases()) AddReader(joining, in_place_.EraseKey());
     for (std::int64_t q = 0; q < row.queries; ++q) {
       AddReader(joining, gathered_.query + q * gathered_.query_stride);
-      const std::int64_t at = (rows_ * memory_.queries + q) * 3;
+      const std::int64_t at = (rows_ * memory_.dims.queries + q) * 3;
       s_.reads[at] = prepared_.read[q * kChunk] * joining.Before();
       s_.reads[at + 1] = prepared_.scores[q * kChunk * kChunk];
       s_.reads[at + 2] = separate() ? prepared_.score_values[q * kChunk * kChunk] : T(0);
@@ -234,10 +235,10 @@ class ReplayRun {
 
   void LoadValues(std::int64_t r, ReplayedRow<T>& row) const {
     const std::int64_t first = memory_.part.first_column;
-    row.values = static_cast<const T*>(memory_.v.data);
+    row.values = static_cast<const T*>(memory_.inputs.v.data);
     if (in_place_.values_in_place()) return;
     T* const values = s_.values + rows_ * columns_;
-    LoadRow(memory_.v, r, first, width_, values + first);
+    LoadRow(memory_.inputs.v, r, first, width_, values + first);
     std::fill(values + first + width_, values + RoundUp(first + width_, kLanes), T(0));
     row.values = values;
   }
@@ -259,7 +260,7 @@ class ReplayRun {
 
   /// Where it lies, if it is read as it is before the next row is prepared.
   const T* ReaderOf(const Joining<T>& joining, const T* row) const {
-    if (memory_.rows == 1 && !joining.scales()) return row;
+    if (memory_.dims.rows == 1 && !joining.scales()) return row;
     T* const copy = s_.copies + readers_ * gathered_.stride;
     joining.Reader(row, gathered_.stride, copy);
     return copy;
@@ -282,7 +283,7 @@ class ReplayRun {
     if (in_place_.outputs_in_place()) {
       return static_cast<T*>(memory_.y.data) + q * memory_.y_head_stride;
     }
-    return s_.outputs + (j * memory_.queries + q) * columns_;
+    return s_.outputs + (j * memory_.dims.queries + q) * columns_;
   }
 
   /// The rows that have joined read the memory, leave their values and answer.
@@ -291,8 +292,9 @@ class ReplayRun {
     OfStoredState<T>(memory_, [&]<class Stored>(Stored* state) {
       std::int64_t column = memory_.part.first_column;
       const Stored* const after =
-          next_.state ? static_cast<const Stored*>(next_.state.data) + next_.part.first_column
-                      : nullptr;
+          next_.entries.state
+              ? static_cast<const Stored*>(next_.entries.state.data) + next_.part.first_column
+              : nullptr;
       readers_ <= 2 ? Groups<ln::kTileRows>(state, after, column)
                     : Groups<ln::kTileRows / 2>(state, after, column);
       if (column < memory_.part.end_column) Tail(state, column);
@@ -308,8 +310,8 @@ class ReplayRun {
     for (; column + kWidth <= memory_.part.end_column; column += kWidth) {
       const bool last = column + kWidth >= memory_.part.end_column;
       const Stored* const next = last ? after : state + column + kWidth;
-      const std::int64_t stride = memory_.state.stride;
-      Columns<NV>(column, state, {next, stride, memory_.key_dim});
+      const std::int64_t stride = memory_.entries.state.stride;
+      Columns<NV>(column, state, {next, stride, memory_.dims.key_dim});
     }
     if constexpr (NV > 1) Groups<NV / 2>(state, after, column);
   }
@@ -325,11 +327,11 @@ class ReplayRun {
       }
     }
     T* padded = scratch_.strips;
-    for (std::int64_t row = 0; row < memory_.key_dim; ++row, padded += kLanes) {
-      sn::ConvertFrom(state + row * memory_.state.stride + column, rest, padded);
+    for (std::int64_t row = 0; row < memory_.dims.key_dim; ++row, padded += kLanes) {
+      sn::ConvertFrom(state + row * memory_.entries.state.stride + column, rest, padded);
       std::fill(padded + rest, padded + kLanes, T(0));
     }
-    Read<1, T>(scratch_.strips, kLanes, {nullptr, kLanes, memory_.key_dim});
+    Read<1, T>(scratch_.strips, kLanes, {nullptr, kLanes, memory_.dims.key_dim});
     for (std::int64_t j = 0; j < rows_; ++j) Row<1>(j, column);
   }
 
@@ -341,7 +343,7 @@ class ReplayRun {
       PairAdder<T, Stored>(pending_, memory_, state, written_, false)
           .template Columns<NV>(hn::ScalableTag<T>(), column);
     }
-    Read<NV, Stored>(state + column, memory_.state.stride, following);
+    Read<NV, Stored>(state + column, memory_.entries.state.stride, following);
     for (std::int64_t j = 0; j < rows_; ++j) Row<NV>(j, column);
   }
 
@@ -349,9 +351,9 @@ class ReplayRun {
   template <int NV, class Stored>
   void Read(const Stored* state, std::int64_t stride,
             const Following<NV, T, Stored>& following) const {
-    const Following<NV, T, Stored> nothing(nullptr, stride, memory_.key_dim);
+    const Following<NV, T, Stored> nothing(nullptr, stride, memory_.dims.key_dim);
     const auto read = [&]<int M>(std::int64_t m) {
-      ReadColumns<M, NV>(s_.readers + m, memory_.key_dim, state, stride,
+      ReadColumns<M, NV>(s_.readers + m, memory_.dims.key_dim, state, stride,
                          m == 0 ? following : nothing, s_.read + m * NV * kLanes);
     };
     std::int64_t m = 0;
@@ -416,7 +418,7 @@ class ReplayRun {
       }
     }
     for (std::int64_t q = 0; q < row.queries; ++q) {
-      const T* const by = s_.reads + (j * memory_.queries + q) * 3;
+      const T* const by = s_.reads + (j * memory_.dims.queries + q) * 3;
       Vectors<NV> y;
       Recall<NV>(reader++, row.pairs, column, y);
       T* const output = Outputs(j, q) + column;

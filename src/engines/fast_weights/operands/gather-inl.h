@@ -44,8 +44,8 @@ template <class T>
 bool Forgets(const Memory& memory, std::int64_t r, bool by_channel) {
   if (!memory.Starts(r)) return false;
   const std::int64_t token = memory.Token(r);
-  if (!by_channel) return LoadOne<double>(memory.log_decay, token) < sn::kForgottenBelow<T>;
-  return AnyBelow(memory.log_decay, token, memory.key_dim, sn::kForgottenBelow<T>);
+  if (!by_channel) return LoadOne<double>(memory.inputs.log_decay, token) < sn::kForgottenBelow<T>;
+  return AnyBelow(memory.inputs.log_decay, token, memory.dims.key_dim, sn::kForgottenBelow<T>);
 }
 
 /// The next chunk that starts at row `first`.
@@ -56,13 +56,13 @@ Chunk NextChunk(const Options& options, const Memory& memory, std::int64_t first
   const std::int64_t slice_end = first - first % kSliceRows + kSliceRows;
   Chunk chunk;
   chunk.first = first;
-  chunk.rows = std::min(most, std::min(memory.rows, slice_end) - first);
+  chunk.rows = std::min(most, std::min(memory.dims.rows, slice_end) - first);
   // Where erasures see the memory before its decay, a decay of zero forgets nothing.
-  if (!memory.log_decay || options.separate_value_key()) return chunk;
+  if (!memory.inputs.log_decay || options.separate_value_key()) return chunk;
   const bool by_channel = options.decay == Decay::kChannel;
   chunk.forget = Forgets<T>(memory, first, by_channel);
   chunk.forget_update = chunk.forget && options.momentum &&
-                        LoadOne<double>(memory.momentum, memory.Token(first)) == 0;
+                        LoadOne<double>(memory.inputs.momentum, memory.Token(first)) == 0;
   for (std::int64_t i = 1; i < chunk.rows; ++i) {
     if (Forgets<T>(memory, first + i, by_channel)) chunk.rows = i;
   }
@@ -108,11 +108,11 @@ HWY_INLINE void GatherNumbersOf(const Options& options, const Memory& memory, co
                                 std::int64_t i, Running<T>& running, Gathered<T>& out) {
   const std::int64_t row = chunk.first + i;
   const double factor = options.decay == Decay::kConstant ? memory.decay_factor : 1;
-  if (memory.step) out.step[i] = LoadOne<T>(memory.step, row);
+  if (memory.inputs.step) out.step[i] = LoadOne<T>(memory.inputs.step, row);
   if (options.step == Step::kLogWeight) {
     const double log_decay =
-        memory.log_decay ? LoadOne<double>(memory.log_decay, row) : std::log(factor);
-    out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.step, row), running.maximum,
+        memory.inputs.log_decay ? LoadOne<double>(memory.inputs.log_decay, row) : std::log(factor);
+    out.saved[i] = Stabilise(log_decay, LoadOne<double>(memory.inputs.step, row), running.maximum,
                              out.decay[i], out.step[i]);
     out.log_scale[i] = static_cast<T>(running.maximum);
   } else if (!options.by_channel() && memory.Starts(row)) {
@@ -120,9 +120,9 @@ HWY_INLINE void GatherNumbersOf(const Options& options, const Memory& memory, co
     const bool empty = chunk.forget && i == 0;
     out.decay[i] = options.decay != Decay::kScalar ? static_cast<T>(factor)
                    : empty                         ? T(0)
-                           : LoadOne<T>(memory.log_decay, memory.Token(row));
+                           : LoadOne<T>(memory.inputs.log_decay, memory.Token(row));
   }
-  if (options.momentum) out.momentum[i] = LoadOne<T>(memory.momentum, memory.Token(row));
+  if (options.momentum) out.momentum[i] = LoadOne<T>(memory.inputs.momentum, memory.Token(row));
 }
 
 /// The numbers of a chunk's rows; rows from its last up to `room` have no step and no decay.
@@ -151,7 +151,7 @@ HWY_INLINE void GatherNumbers(const Options& options, const Memory& memory, cons
       out.step[i] = 0;
       out.decay[i] = out.seen[i] = 1;
     } else if (options.shrink != Shrink::kNone) {
-      const T lambda = LoadOne<T>(memory.weight_decay, memory.Token(chunk.first + i));
+      const T lambda = LoadOne<T>(memory.inputs.weight_decay, memory.Token(chunk.first + i));
       out.decay[i] *= 1 - (options.shrink == Shrink::kCoupled ? out.step[i] * lambda : lambda);
     }
   }

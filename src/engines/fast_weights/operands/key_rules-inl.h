@@ -90,12 +90,21 @@ HWY_INLINE void PreconditionRow(const Options& options, T weight, const T* key, 
   }
 }
 
-/// Gradients of PreconditionRow(). Turns d_key from dL/d (k (.) m) into dL/dk, to which it adds the
-/// share d_erase, and d_curvature from dL/dD into dL/dD'. Returns dL/d weight. `curvature` holds D.
+/// A key row k, what it is multiplied by, and their gradients.
 template <class T>
-HWY_INLINE T PreconditionGradient(const Options& options, T weight, const T* key,
-                                  const T* curvature, const T* d_erase, std::int64_t count,
-                                  T* d_key, T* d_curvature) {
+struct PreconditionRows {
+  const T* key;
+  const T* curvature;  // D
+  const T* d_erase;    // a share of dL/dk
+  T* d_key;            // dL/d (k (.) m), which becomes dL/dk
+  T* d_curvature;      // dL/dD, which becomes dL/dD'
+};
+
+/// Gradients of PreconditionRow(). Returns dL/d weight.
+template <class T>
+HWY_INLINE T PreconditionGradient(const Options& options, T weight, const PreconditionRows<T>& rows,
+                                  std::int64_t count) {
+  const auto [key, curvature, d_erase, d_key, d_curvature] = rows;
   const hn::ScalableTag<T> d;
   const auto one = hn::Set(d, T(1));
   const auto log_base = hn::Set(d, static_cast<T>(kPreconditionLogBase));

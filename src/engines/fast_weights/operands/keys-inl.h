@@ -89,14 +89,14 @@ HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std:
   rows::FeatureTask task;
   task.x = {raw, DTypeOf<T>(), 0};
   task.y = {to, DTypeOf<T>(), 0};
-  task.w = memory.features_w.data;
-  task.b = memory.features_b.data;
+  task.w = memory.inputs.features_w.data;
+  task.b = memory.inputs.features_b.data;
   task.tokens = 1;
-  task.dim = memory.input_dim;
-  task.features = memory.features;
-  task.phi_dim = memory.feature_dim;
+  task.dim = memory.dims.input_dim;
+  task.features = memory.dims.features;
+  task.phi_dim = memory.dims.feature_dim;
   task.position = position;
-  task.scratch = raw + RoundUp(memory.input_dim, kLine<T>);
+  task.scratch = raw + RoundUp(memory.dims.input_dim, kLine<T>);
   rows::RunFeatures(DTypeOf<T>(), options.features, task);
 }
 
@@ -105,15 +105,15 @@ HWY_INLINE void MapFeatureRow(const Options& options, const Memory& memory, std:
 template <class T>
 HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const Rows& source,
                            std::int64_t t, std::int64_t position, T* raw, T* to) {
-  const std::int64_t dim = memory.feature_dim;
+  const std::int64_t dim = memory.dims.feature_dim;
   if (options.features.map == rows::Map::kNone) {
     LoadKey(options, source, t, dim, to);
   } else {
-    LoadKey(options, source, t, memory.input_dim, raw);
+    LoadKey(options, source, t, memory.dims.input_dim, raw);
     MapFeatureRow(options, memory, position, raw, to);
   }
   if (options.intercept) to[dim] = 1;
-  Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
+  Pad(to, memory.dims.key_dim, RoundUp(memory.dims.key_dim, kLine<T>));
 }
 
 /// The first numbers of token t's row, padded to `stride` with zeros.
@@ -133,27 +133,30 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   T* const write = out.write + i * stride;
   T* const erase = out.erase + i * stride;
   T* const key = separate ? out.value + i * stride : options.preconditioned ? erase : write;
-  auto load = [&](const Rows& rows, T* to) { LoadPadded(rows, token, memory.key_dim, stride, to); };
+  auto load = [&](const Rows& rows, T* to) {
+    LoadPadded(rows, token, memory.dims.key_dim, stride, to);
+  };
   if (options.key != Key::kInput) {
-    load(memory.log_decay, key);
+    load(memory.inputs.log_decay, key);
     ComplementRow(options.key, key, stride);
   } else {
-    LoadMapped(options, memory, memory.k, row, running.position + token, out.raw, key);
+    LoadMapped(options, memory, memory.inputs.k, row, running.position + token, out.raw, key);
   }
   switch (options.erase) {
     case Erase::kKey:
       if (options.preconditioned) {
-        const T weight = memory.importance ? LoadOne<T>(memory.importance, token) : T(1);
+        const T weight =
+            memory.inputs.importance ? LoadOne<T>(memory.inputs.importance, token) : T(1);
         PreconditionRow(options, weight, key, stride, running.curvature, write);
       }
       return;
-    case Erase::kEraseKey: return load(memory.erase_key, erase);
+    case Erase::kEraseKey: return load(memory.inputs.erase_key, erase);
     case Erase::kGatedKey:
-      load(memory.erase_gate, erase);
+      load(memory.inputs.erase_gate, erase);
       return MultiplyRows(erase, key, stride, erase);
     case Erase::kSeparateValueKey:
-      load(memory.erase_key, erase);
-      load(memory.erase_gate, write);
+      load(memory.inputs.erase_key, erase);
+      load(memory.inputs.erase_gate, write);
       return MultiplyRows(erase, write, stride, write);
   }
 }
@@ -163,11 +166,11 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
 template <class T>
 HWY_INLINE void GatherDecay(const Options& options, const Memory& memory, std::int64_t row,
                             std::int64_t i, Gathered<T>& out) {
-  const std::int64_t stride = out.stride, token = memory.Token(row), dim = memory.key_dim;
+  const std::int64_t stride = out.stride, token = memory.Token(row), dim = memory.dims.key_dim;
   const bool starts = memory.Starts(row);
   T* const factors = out.factors + i * stride;
   if (options.decay == Decay::kChannel && starts) {
-    LoadPadded(memory.log_decay, token, dim, stride, factors);
+    LoadPadded(memory.inputs.log_decay, token, dim, stride, factors);
   } else if (options.decay == Decay::kChannel) {
     std::fill_n(factors, stride, T(0));
   } else {
@@ -175,13 +178,13 @@ HWY_INLINE void GatherDecay(const Options& options, const Memory& memory, std::i
     if (options.decay == Decay::kConstant && starts) {
       factor = static_cast<T>(memory.decay_factor);
     } else if (options.decay == Decay::kScalar && starts) {
-      factor = static_cast<T>(std::exp(LoadOne<double>(memory.log_decay, token)));
+      factor = static_cast<T>(std::exp(LoadOne<double>(memory.inputs.log_decay, token)));
     }
     std::fill_n(factors, stride, factor);
   }
   if (!options.phase) return;
   T* const cosines = out.cosines + i * stride;
-  LoadPadded(memory.phase, token, dim, stride, cosines);
+  LoadPadded(memory.inputs.phase, token, dim, stride, cosines);
   SinCosRow(RoundUp(dim, kLine<T>), cosines, out.sines + i * stride);
 }
 
@@ -203,10 +206,10 @@ HWY_INLINE void GatherQuery(const Options& options, const Memory& memory, std::i
   } else {
     const bool maps = options.features.map != rows::Map::kNone;
     T* const plain = maps ? raw : to;
-    LoadKey(options, source, token, memory.input_dim, plain);
-    SubtractMultiple(static_cast<T>(options.correction), erase, memory.input_dim, plain);
+    LoadKey(options, source, token, memory.dims.input_dim, plain);
+    SubtractMultiple(static_cast<T>(options.correction), erase, memory.dims.input_dim, plain);
     if (maps) MapFeatureRow(options, memory, running.position + token, raw, to);
-    Pad(to, memory.key_dim, RoundUp(memory.key_dim, kLine<T>));
+    Pad(to, memory.dims.key_dim, RoundUp(memory.dims.key_dim, kLine<T>));
   }
 }
 

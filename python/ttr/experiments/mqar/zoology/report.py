@@ -42,7 +42,7 @@ class Point:
 
 
 def points(runs: Sequence[Settings], rows: Sequence[Row | None]) -> list[Point]:
-    """Of `rows` those of `runs` that are there, None of the others; every point that has any."""
+    """Every point that has rows: those of its `runs` that are there, None for the others."""
     groups: dict[tuple[Any, ...], list[Row | None]] = {}
     for s, row in zip(runs, rows):
         key = (s.method, s.architecture, s.pairs, s.width, s.tokens)

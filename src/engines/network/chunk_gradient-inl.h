@@ -1,10 +1,10 @@
-// Back through one part of a sequence. Compiled once for every target.
+// Back through one chunk of a sequence. Compiled once for every target.
 
-#if defined(TTR_NETWORK_PART_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TTR_NETWORK_PART_GRADIENT_INL_H_
-#undef TTR_NETWORK_PART_GRADIENT_INL_H_
+#if defined(TTR_NETWORK_CHUNK_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TTR_NETWORK_CHUNK_GRADIENT_INL_H_
+#undef TTR_NETWORK_CHUNK_GRADIENT_INL_H_
 #else
-#define TTR_NETWORK_PART_GRADIENT_INL_H_
+#define TTR_NETWORK_CHUNK_GRADIENT_INL_H_
 #endif
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace HWY_NAMESPACE {
 
 /// docs/networks.md derives what is done here.
 template <class T>
-class PartGradient {
+class ChunkGradient {
  public:
-  PartGradient(const GradientTask& task, const GradientScratch<T>& scratch,
-               const BlockKernel<T>& blocks, const TokenKernel<T>& tokens)
+  ChunkGradient(const GradientTask& task, const GradientScratch<T>& scratch,
+                const BlockKernel<T>& blocks, const TokenKernel<T>& tokens)
       : options_(task.options),
         shape_(task.shape),
         memory_(task.memory),
@@ -39,30 +39,37 @@ class PartGradient {
         update_(task, scratch, blocks),
         queries_(task, scratch, blocks, head_) {}
 
-  /// Parameters before the part are in the scratch; gradients for those after it become gradients
+  /// Parameters before the chunk are in the scratch; gradients for those after it become gradients
   /// for those before.
-  void Run(const Part& part) const {
-    if (options_.adapts()) return RunAdapted(part);
-    const std::int64_t n = part.count;
-    const Weights<T>& anchor = part.has_anchor ? s_.anchor : s_.a;
-    blocks_.LoadRates(part);
-    FindCoefficients(options_, part, s_.rates, s_.coefficients);
-    blocks_.FindGradients(part, anchor, &g_.curvatures, &g_.before);
+  void Run(const Chunk& chunk) const {
+    if (options_.adapts()) return RunAdapted(chunk);
+    const std::int64_t n = chunk.count;
+    const Weights<T>& anchor = chunk.has_anchor ? s_.state.anchors : s_.state.weights;
+    blocks_.LoadRates(chunk);
+    FindCoefficients(options_, chunk, s_.rates, s_.coefficients);
+    blocks_.FindGradients(chunk, anchor, &g_.curvatures, &g_.before);
     SetZero(n);
-    if (options_.read == Read::kBatchEnd) PassBatch(part);
-    update_.Pass(part);
-    if (options_.has_anchors() && !part.has_anchor) FoldAnchor();
-    const Weights<T>& danchor = part.has_anchor ? g_.anchor : g_.a;
+    if (options_.read == Read::kBatchEnd) PassBatch(chunk);
+    update_.Pass(chunk);
+    if (options_.has_anchors() && !chunk.has_anchor) FoldAnchors();
+    const Weights<T>& danchor = chunk.has_anchor ? g_.state.anchors : g_.state.weights;
     for (std::int64_t query = 0; query < memory_.queries; ++query) {
       switch (options_.read) {
         case Read::kAfter:
-        case Read::kBefore: queries_.PassTokens(part, query); break;
-        case Read::kBatchStart: queries_.PassAt(part, query, anchor, danchor, {}); break;
+        case Read::kBefore: queries_.PassTokens(chunk, query); break;
+        case Read::kBatchStart: queries_.PassAt(chunk, query, anchor, danchor, {}); break;
         case Read::kBatchEnd: break;
       }
     }
-    PassKeys(part, anchor, danchor);
-    StoreRates(part);
+    PassKeys(chunk, anchor, danchor);
+    StoreRates(chunk);
+  }
+
+  /// Adds dL/dW_bar to dL/dA, where a mini-batch that begins has its W_bar from A.
+  void FoldAnchors() const {
+    const Weights<T>& anchors = g_.state.anchors;
+    AddRow(anchors.numbers(), static_cast<const T*>(anchors.data()), g_.state.weights.data());
+    std::fill(anchors.data(), anchors.data() + anchors.numbers(), T(0));
   }
 
  private:
@@ -81,75 +88,69 @@ class PartGradient {
     *d.kept = 0;
   }
 
-  /// Run() for a part of one token whose step is adapted a weight.
-  void RunAdapted(const Part& part) const {
-    blocks_.LoadRates(part);
-    blocks_.FindGradients(part, s_.a, &g_.curvatures, &g_.before);
+  /// Run() for a chunk of one token whose step is adapted a weight.
+  void RunAdapted(const Chunk& chunk) const {
+    blocks_.LoadRates(chunk);
+    blocks_.FindGradients(chunk, s_.state.weights, &g_.curvatures, &g_.before);
     SetZero(1);
     const auto read = [&] {
       for (std::int64_t query = 0; query < memory_.queries; ++query) {
-        queries_.PassAt(part, query, s_.a, g_.a, {});
+        queries_.PassAt(chunk, query, s_.state.weights, g_.state.weights, {});
       }
     };
     if (options_.read == Read::kAfter) {
-      Behind([&] { tokens_.Write(part); }, read);
+      Behind([&] { tokens_.Write(chunk); }, read);
     }
     update_.PassAdapted();
     if (options_.read == Read::kBefore) read();
-    PassKeys(part, s_.a, g_.a);
-    StoreRates(part);
+    PassKeys(chunk, s_.state.weights, g_.state.weights);
+    StoreRates(chunk);
   }
 
   /// use(), while the parameters are what write() makes of them.
   template <class Write, class Use>
   void Behind(const Write& write, const Use& use) const {
-    const auto copy = [](const Weights<T>& from, const Weights<T>& to) {
-      if (from.data() != nullptr) std::copy(from.data(), from.data() + from.numbers(), to.data());
-    };
-    copy(s_.a, g_.kept_a);
-    copy(s_.b, g_.kept_b);
-    copy(s_.squares, g_.kept_squares);
-    write();
-    use();
-    copy(g_.kept_a, s_.a);
-    copy(g_.kept_b, s_.b);
-    copy(g_.kept_squares, s_.squares);
-  }
-
-  /// Goes back through the queries of a whole mini-batch, where this part is the last of it: they
-  /// read what the part leaves.
-  void PassBatch(const Part& part) const {
-    const std::int64_t end = part.first + part.count;
-    if (!part.ends && end < memory_.tokens) return;
-    Share<T> of_b;
-    if (options_.plain() && !part.ends) {
-      of_b = {s_.coefficients.b + part.count, g_.coefficients.b + part.count, 0};
-    }
-    const auto read = [&] {
-      for (std::int64_t t = std::max<std::int64_t>(part.first - part.place, 0); t < end;
-           t += kBlock) {
-        const Part some{.first = t, .count = std::min(kBlock, end - t)};
-        for (std::int64_t query = 0; query < memory_.queries; ++query) {
-          queries_.PassAt(some, query, s_.a, g_.a, of_b);
+    const auto copy = [](const StateBlocks<T>& from, const StateBlocks<T>& to) {
+      for (const auto& entry : StateBlocks<T>::kEntries) {
+        const Weights<T>&x = from.*entry.blocks, &y = to.*entry.blocks;
+        if (x.data() != nullptr && y.data() != nullptr) {
+          std::copy(x.data(), x.data() + x.numbers(), y.data());
         }
       }
     };
-    Behind([&] { blocks_.Update(part); }, read);
+    copy(s_.state, g_.kept);
+    write();
+    use();
+    copy(g_.kept, s_.state);
   }
 
-  /// A mini-batch that begins with this part has its W_bar from A.
-  void FoldAnchor() const {
-    T* const anchor = g_.anchor.data();
-    AddRow(g_.anchor.numbers(), static_cast<const T*>(anchor), g_.a.data());
-    std::fill(anchor, anchor + g_.anchor.numbers(), T(0));
+  /// Goes back through the queries of a whole mini-batch, where this chunk is the last of it: they
+  /// read what the chunk leaves.
+  void PassBatch(const Chunk& chunk) const {
+    const std::int64_t end = chunk.first + chunk.count;
+    if (!chunk.ends && end < memory_.tokens) return;
+    Share<T> of_b;
+    if (options_.plain() && !chunk.ends) {
+      of_b = {s_.coefficients.b + chunk.count, g_.coefficients.b + chunk.count, 0};
+    }
+    const auto read = [&] {
+      for (std::int64_t t = std::max<std::int64_t>(chunk.first - chunk.place, 0); t < end;
+           t += kBlock) {
+        const Chunk some{.first = t, .count = std::min(kBlock, end - t)};
+        for (std::int64_t query = 0; query < memory_.queries; ++query) {
+          queries_.PassAt(some, query, s_.state.weights, g_.state.weights, of_b);
+        }
+      }
+    };
+    Behind([&] { blocks_.Update(chunk); }, read);
   }
 
   /// Goes back through the gradients of the loss, then through the network at the keys.
-  void PassKeys(const Part& part, const Weights<T>& anchor, const Weights<T>& danchor) const {
-    const std::int64_t n = part.count, last = shape_.depth - 1;
+  void PassKeys(const Chunk& chunk, const Weights<T>& anchor, const Weights<T>& danchor) const {
+    const std::int64_t n = chunk.count, last = shape_.depth - 1;
     for (std::int64_t l = 1; l <= last; ++l) PassDescent(l, n, anchor[l], danchor[l]);
     for (std::int64_t i = 0; i < n; ++i) {
-      T *const d = g_.ddz[last].Row(i), *const error = g_.residual.Row(i);
+      T *const d = g_.ddz[last].Row(i), *const error = g_.queries.residual.Row(i);
       head_.PassLoss(s_.x[0].Row(i), s_.v.Row(i), s_.z[last].Row(i), s_.deviations[i],
                      s_.dz[last].Row(i), d, error);
       std::copy(d, d + shape_.value_dim, g_.z[last].Row(i));
@@ -165,7 +166,7 @@ class PartGradient {
         }
       }
     }
-    StoreKeys(part);
+    StoreKeys(chunk);
   }
 
   /// Goes back through dz_{l-1} = (dz_l W_l^T) (.) act'(z_{l-1}): to dz_l, W_l and z_{l-1} (set).
@@ -192,34 +193,34 @@ class PartGradient {
     blocks_.AddOuterProducts(l, n, s_.scaled, width, s_.dz[l], dweights);
   }
 
-  void StoreKeys(const Part& part) const {
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      T *const error = g_.residual.Row(i), *const d = g_.x[0].Row(i);
+  void StoreKeys(const Chunk& chunk) const {
+    for (std::int64_t i = 0; i < chunk.count; ++i) {
+      T *const error = g_.queries.residual.Row(i), *const d = g_.x[0].Row(i);
       const bool adds = options_.residual && !options_.dot_product;
       if (adds) AddRow(shape_.value_dim, static_cast<const T*>(error), d);
       if (gradients_.k) {
-        queries_.StoreUnit(memory_.k, part.first + i, s_.x[0].Row(i), 1, d, gradients_.k);
+        queries_.StoreUnit(memory_.k, chunk.first + i, s_.x[0].Row(i), 1, d, gradients_.k);
       }
       if (!gradients_.v) continue;
       sn::Multiply(error, shape_.value_dim, T(-1));
-      sn::StoreRow(error, part.first + i, 0, shape_.value_dim, gradients_.v);
+      sn::StoreRow(error, chunk.first + i, 0, shape_.value_dim, gradients_.v);
     }
   }
 
-  void StoreRates(const Part& part) const {
+  void StoreRates(const Chunk& chunk) const {
     if (!options_.adapts()) {
-      PassCoefficients(options_, part, s_.rates, s_.coefficients, g_.coefficients, g_.rates);
+      PassCoefficients(options_, chunk, s_.rates, s_.coefficients, g_.coefficients, g_.rates);
     }
     const auto store = [&](const Rows& to, const T* from) {
-      for (std::int64_t i = 0; to && i < part.count; ++i) {
-        sn::StoreRow(from + i, part.first + i, 0, 1, to);
+      for (std::int64_t i = 0; to && i < chunk.count; ++i) {
+        sn::StoreRow(from + i, chunk.first + i, 0, 1, to);
       }
     };
     store(gradients_.step, g_.rates.step);
     store(gradients_.momentum, g_.rates.momentum);
     store(gradients_.weight_decay, g_.rates.decay);
-    for (std::int64_t r = 0; options_.inverse_rows && r <= part.count; ++r) {
-      const std::int64_t place = part.place + r - 1;
+    for (std::int64_t r = 0; options_.inverse_rows && r <= chunk.count; ++r) {
+      const std::int64_t place = chunk.place + r - 1;
       // A factor that is clipped at 0 has no slope.
       if (place >= 0 && s_.rates.row[r] > 0) g_.row_bias[place] += g_.rates.row[r];
     }
@@ -242,4 +243,4 @@ class PartGradient {
 }  // namespace ttr::network
 HWY_AFTER_NAMESPACE();
 
-#endif  // TTR_NETWORK_PART_GRADIENT_INL_H_
+#endif  // TTR_NETWORK_CHUNK_GRADIENT_INL_H_
