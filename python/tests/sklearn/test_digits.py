@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from ttr.sklearn import StreamingRegressor
 
-EXACT = "affine_rls{ridge: 0, importance: input}"
+GRAM = "affine_rls{ridge: 0, importance: input}"
+EXACT = "affine_rls{factor: qr, ridge: 0, importance: input}"
 
 _NORRIS = """
 0.1 0.2 338.8 337.4 118.1 118.2 888.0 884.6 9.2 10.1 228.1 226.5 668.5 666.3 998.5 996.3 449.1 448.6

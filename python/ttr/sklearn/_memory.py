@@ -19,6 +19,7 @@ from ._constants import (
     takes_importance,
 )
 from ._sums import Sums
+from ._triangle import Triangle, is_rotated
 
 
 class RowMemory:
@@ -119,17 +120,18 @@ class RowMemory:
 
     def _move(self) -> None:
         """Moves the origin to the mean of what the memory holds."""
-        state = self._decoder.state()
-        a, b = state["state.a"], state["state"]
-        by = means(a[0, 0], b[0, 0])
+        state = self.state
+        by = means(state)
         if not self._placed or by is None:
             return
         key, value = self.key_origin + by[0], self.value_origin + by[1]
         # By as much as the origin did move: far from 0 it has fewer digits than a mean.
-        by = key - self.key_origin, value - self.value_origin
-        a[0, 0], b[0, 0] = moved(a[0, 0], b[0, 0], *by)
-        self._decoder.start(state)
+        self._start(moved(state, key - self.key_origin, value - self.value_origin))
         self.key_origin, self.value_origin = key, value
+
+    def _start(self, state: dict[str, Array]) -> None:
+        """Goes on from arrays without the axes of batch and heads."""
+        self._decoder.start({name: array[None, None] for name, array in state.items()})
 
     @property
     def weighs(self) -> bool:
@@ -159,7 +161,7 @@ class RowMemory:
                     f"{self.recipe} cannot take in"
                 )
             old = mine[name]
-            if name == "state.a":  # what is there at the start is the ridge, and fades
+            if name in ("state.a", "state.r"):  # what is there at the start is the ridge, and fades
                 start[name] = start[name] * self.decay**self.count
             elif "S" in axes:
                 shape = [*old.shape[:-1], key_dim if axes[-1] == "Dk" else old.shape[-1]]
@@ -175,20 +177,47 @@ class RowMemory:
         origin = np.concatenate([self.key_origin, self.value_origin])
         state, ridge = self.state, self._ridge_within(self.count)
         affine = self.recipe.option("function") == "affine"
+        if is_rotated(self.recipe):
+            return Triangle.of_state(state).sums(ridge, origin, affine)
         return Sums.of_state(state["state.a"], state["state"], ridge, origin, affine)
 
     def holding(self, sums: Sums, count: int) -> RowMemory:
         """The same recipe, of other sums and so many rows."""
         new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
-        state = new._whole_state()
-        a, b = sums.state(self._ridge_within(count))
-        state["state.a"][0, 0], state["state"][0, 0] = a, b
-        new._decoder.start(state)
+        ridge = self._ridge_within(count)
+        if is_rotated(self.recipe):
+            new._start(Triangle.of_sums(sums, ridge).state())
+        else:
+            a, b = sums.state(ridge)
+            new._start({"state.a": a, "state": b})
         new.count = count
         new._placed = not self._centres or sums.weight > 0
         if self._centres:
             new.key_origin, new.value_origin = np.split(sums.high, [self.key_dim])
         return new
+
+    def and_rows_of(self, later: RowMemory) -> RowMemory:
+        """The memory of the rows of both, which solve least squares: first these."""
+        fade, count = self.decay**later.count, self.count + later.count
+        if not is_rotated(self.recipe):
+            return self.holding(self.sums().faded(fade).and_rows_of(later.sums()), count)
+        new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
+        placed = later if later._placed and not self._placed else self
+        new.key_origin, new.value_origin = placed.key_origin, placed.value_origin
+        new.count, new._placed = count, placed._placed
+        both = new._seen(self).faded(fade).and_rows_of(new._seen(later))
+        new._start(both.without_ridge(later._ridge_within(later.count), self.key_dim).state())
+        if self._centres:
+            new._move()
+        return new
+
+    def _seen(self, other: RowMemory) -> Triangle:
+        """Another memory's triangle, from the origin of this one."""
+        triangle = Triangle.of_state(other.state)
+        if not self._centres:
+            return triangle
+        key, value = self.key_origin - other.key_origin, self.value_origin - other.value_origin
+        return triangle.moved(key, value)
 
     def _ridge_within(self, count: int) -> float:
         """What of the ridge A holds behind so many rows."""

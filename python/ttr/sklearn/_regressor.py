@@ -85,7 +85,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        recipe: Any = "affine_rls{importance: input}",
+        recipe: Any = "affine_rls{factor: qr, importance: input}",
         *,
         step: float = 0.5,
         decay: float = 0.99,
