@@ -132,11 +132,13 @@ class Memories {
     }
     // Arithmetic is in one type: A gets that of B.
     a = given_a_.dtype() == b.dtype() ? given_a_ : scratch.Copy(given_a_, b.dtype());
+    if (IsRotated(recipe)) AddSquares(recipe, dims, dtype, state, scratch);
   }
 
   /// Copies A back into the caller's tensor; called after the memories are written.
   void Return() const {
     if (a.data() != given_a_.data()) CopyInto(a, given_a_);
+    if (rss.data() != given_rss_.data()) CopyInto(rss, given_rss_);
   }
 
   /// Bytes that they take of the scratch.
@@ -144,12 +146,26 @@ class Memories {
     if (recipe.reading.causal) return 0;
     const std::int64_t phi = PhiDim(recipe, dims);
     return CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, dims.value_dim}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi});
+           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi}) +
+           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, dims.value_dim});
   }
 
-  TensorView a, b;
+  TensorView a, b, rss;
 
  private:
+  void AddSquares(const Recipe& recipe, const Dims& dims, DType dtype, State& state,
+                  CallScratch& scratch) {
+    const Shape shape{dims.states(), dims.heads, dims.value_dim};
+    given_rss_ = state.Get("state.rss");
+    if (!given_rss_.defined() && recipe.reading.causal) {
+      state.Set("state.rss", Tensor(dtype, shape));
+      given_rss_ = state.Get("state.rss");
+    } else if (!given_rss_.defined()) {
+      given_rss_ = scratch.Zeros(dtype, shape);
+    }
+    rss = given_rss_.dtype() == b.dtype() ? given_rss_ : scratch.Copy(given_rss_, b.dtype());
+  }
+
   /// The ridge on the diagonals of A, or as D.
   void StartWith(const TensorView& ridge) const {
     for (std::int64_t n = 0; n < given_a_.size(0); ++n) {
@@ -161,7 +177,7 @@ class Memories {
     }
   }
 
-  TensorView given_a_;
+  TensorView given_a_, given_rss_;
 };
 
 least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
@@ -202,6 +218,7 @@ struct Operands {
     call.ridge = ridge;
     call.a = memories.a;
     call.b = memories.b;
+    call.rss = memories.rss;
   }
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;

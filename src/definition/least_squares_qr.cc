@@ -11,9 +11,11 @@
 ///     [k v], row i of [L W]  <-  [k v] - k_i row i,   c row i + s [k v]
 ///     w <- c w,   D_i <- d
 ///
-/// so that k_i is 0 from there on. The last channel comes first since it is the 1 of an affine
-/// memory: its row of [L W] holds the weighted means, and what is rotated into the rows above it is
-/// what keys and values differ from their means by (Welford's update). Forgetting is D <- g D.
+/// so that k_i is 0 from there on. What is left of v is an error of the whole fit, of the weight
+/// that is left: rss <- g rss + w v^2 is the least weighted sum of squares. The last channel comes
+/// first since it is the 1 of an affine memory: its row of [L W] holds the weighted means, and what
+/// is rotated into the rows above it is what keys and values differ from their means by (Welford's
+/// update). Forgetting is D <- g D.
 ///
 ///     y = W^T u,   L^T u = q
 ///
@@ -35,7 +37,8 @@ class RotatedLeastSquares : public Memory {
         kept_in_r_(constants.recipe.optimizer.ridge_kind == RidgeKind::kFading),
         d_(Vector::Zero(constants.phi_dim)),
         l_(Matrix::Identity(constants.phi_dim, constants.phi_dim)),
-        w_(Matrix::Zero(constants.phi_dim, constants.value_dim)) {
+        w_(Matrix::Zero(constants.phi_dim, constants.value_dim)),
+        rss_(Vector::Zero(constants.value_dim)) {
     if (kept_in_r_) d_ = ridge_;
   }
 
@@ -66,7 +69,7 @@ class RotatedLeastSquares : public Memory {
   Arrays Save() const override {
     Matrix r = l_;
     r.diagonal() = d_;
-    return {{"state", Array::Of(w_)}, {"state.r", Array::Of(r)}};
+    return {{"state", Array::Of(w_)}, {"state.r", Array::Of(r)}, {"state.rss", Array::Of(rss_)}};
   }
 
   void Load(const Arrays& state) override {
@@ -75,6 +78,7 @@ class RotatedLeastSquares : public Memory {
       d_ = r->second.matrix().diagonal();
       l_ = r->second.matrix().triangularView<Eigen::UnitLower>();
     }
+    if (const auto rss = state.find("state.rss"); rss != state.end()) rss_ = rss->second.vector();
     rows_.reset();
   }
 
@@ -84,7 +88,8 @@ class RotatedLeastSquares : public Memory {
   static constexpr double kFaded = 1e-290;
 
   void Fade(double g) {
-    d_ = g == 0 ? Vector::Zero(d_.size()) : Vector(g * d_);
+    d_ = Faded(g, d_);
+    rss_ = Faded(g, rss_);
     if (g != 0) return;
     l_.setIdentity();
     w_.setZero();
@@ -106,6 +111,7 @@ class RotatedLeastSquares : public Memory {
       d_(i) = d;
       weight *= c;
     }
+    if (weight != 0) rss_ += weight * v.cwiseAbs2();
   }
 
   /// [R E] in as many rows as A has rank, the ridge in it. What is rounding is told by columns of
@@ -130,10 +136,11 @@ class RotatedLeastSquares : public Memory {
   }
 
   Vector ridge_;
-  bool kept_in_r_;                           // d_ and l_ hold the ridge
-  Vector d_;                                 // D
-  Matrix l_;                                 // L, as rows
-  Matrix w_;                                 // W, Dphi x Dv
+  bool kept_in_r_;  // d_ and l_ hold the ridge
+  Vector d_;        // D
+  Matrix l_;        // L, as rows
+  Matrix w_;        // W, Dphi x Dv
+  Vector rss_;
   mutable std::optional<PivotedRows> rows_;  // that reads share until the next write
 };
 

@@ -62,6 +62,7 @@ void AddRotatedLeastSquares(const Recipe& recipe, Specs& specs) {
              "R = A, the weighted Gram matrix of the keys, with the fading ridge"
            : "L, a unit triangle, below its diagonal, on which D is: R = D^1/2 L has R^T "
              "R = H, the weighted Gram matrix of the keys"});
+  specs.push_back({"state.rss", {kN, kH, kDv}, "the least weighted sum of squares of each value"});
 }
 
 void AddLeastSquares(const Recipe& recipe, Specs& specs) {

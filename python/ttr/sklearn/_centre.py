@@ -29,11 +29,21 @@ def is_due(before: int, after: int) -> bool:
     return before.bit_length() != after.bit_length()
 
 
-def mean_of(rows: Array, weights: Array | None) -> Array | None:
-    """The mean of the rows that count; None where none does."""
+def middle_of(rows: Array, weights: Array | None) -> Array | None:
+    """Of every column the number that is nearest to its mean, in the rows that count; None where none
+    does. Whole numbers stay whole as it is subtracted, which they would not with the mean."""
     if weights is not None:
         rows = rows[weights > 0]
-    return rows.mean(axis=0) if len(rows) else None
+    if len(rows) == 0:
+        return None
+    nearest = np.abs(rows - rows.mean(axis=0)).argmin(axis=0)
+    return np.asarray(rows[nearest, np.arange(rows.shape[1])])
+
+
+def few_bits(x: Array) -> Array:
+    """x to four bits, which leave whole numbers whole."""
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(np.ldexp(np.round(16 * mantissa) / 16, exponent))
 
 
 def means(state: dict[str, Array]) -> tuple[Array, Array] | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 import ttr
 
-from ._centre import is_due, mean_of, means, moved
+from ._centre import few_bits, is_due, means, middle_of, moved
 from ._constants import (
     Array,
     Constants,
@@ -110,13 +110,11 @@ class RowMemory:
         self.count += 1
 
     def _place(self, rows: Array, values: Array, weights: Array | None) -> None:
-        """Puts the origin where the first rows that count have their mean."""
-        mean = mean_of(rows, weights)
-        if mean is None:
+        """Puts the origin near the mean of the first rows that count."""
+        key, value = middle_of(rows, weights), middle_of(values, weights)
+        if key is None or value is None:
             return
-        value = mean_of(values, weights)
-        assert value is not None
-        self.key_origin, self.value_origin, self._placed = mean, value, True
+        self.key_origin, self.value_origin, self._placed = key, value, True
 
     def _move(self) -> None:
         """Moves the origin to the mean of what the memory holds."""
@@ -124,6 +122,8 @@ class RowMemory:
         by = means(state)
         if not self._placed or by is None:
             return
+        if is_rotated(self.recipe):  # whose means are with the state, and only have to be small
+            by = few_bits(by[0]), few_bits(by[1])
         key, value = self.key_origin + by[0], self.value_origin + by[1]
         # By as much as the origin did move: far from 0 it has fewer digits than a mean.
         self._start(moved(state, key - self.key_origin, value - self.value_origin))

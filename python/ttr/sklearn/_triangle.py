@@ -117,8 +117,8 @@ class Triangle:
         length = np.sqrt(np.maximum(np.diagonal(metric), 0))
         scale = np.where(length > 0, length, 1)
         values, vectors = np.linalg.eigh(metric / np.outer(scale, scale))
-        root = np.sqrt(values[values > 0])
-        vectors = vectors[:, values > 0].T
+        held = values > _RANK * p * values[-1]  # what sums round is no direction
+        root, vectors = np.sqrt(values[held]), vectors[:, held].T
         right = (vectors / root[:, None]) @ (sums.scatter[:, p:] / scale[:, None])
         rows = np.concatenate([root[:, None] * vectors * scale, right], axis=1)
         of_keys = Triangle.of_rows(rows, p)

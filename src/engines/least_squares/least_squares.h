@@ -88,7 +88,7 @@ struct Options {
   bool causal = true;  ///< false: every query reads the memory of the whole sequence
   double scale = 1;    ///< multiplies q
   /// Is the state a triangle into which rows are rotated? Then a holds L, D on its diagonal, and b
-  /// holds W: A = L^T D L, B = L^T D W
+  /// holds W: A = L^T D L, B = L^T D W; rss is the least sum of squares
   bool rotates = false;
   Iteration iteration{};
 
@@ -125,6 +125,7 @@ struct Call {
   TensorView momentum{};                       ///< [B, T, H], where options.iteration.momentum
   TensorView ridge{};
   TensorView a{}, b{};
+  TensorView rss{};  ///< [N, H, Dv], as b: where options.rotates
   TensorView
       factor{};  ///< zeros at first; only where options.has_step_factor(), only read without v
   /// Only the factor is written: a and b are stale until Flush(). A single token, only where

@@ -59,6 +59,7 @@ class RotatedMemory {
       std::fill(row + value_dim() + i, row + t_.stride, 0.0);
     }
     SumSquares(t_);
+    sn::LoadRow(StateRows(m_.state.rss, 0), 0, 0, value_dim(), s_.rss);
   }
 
   void Store() const {
@@ -72,6 +73,7 @@ class RotatedMemory {
       sn::StoreRow(row, i, 0, value_dim(), w);
       sn::StoreRow(keys, i, 0, key_dim(), r);
     }
+    sn::StoreRow(s_.rss, 0, 0, value_dim(), StateRows(m_.state.rss, 0));
   }
 
   /// The diagonal of A = L^T D L.
@@ -91,7 +93,10 @@ class RotatedMemory {
     sn::LoadRow(m_.v, t, 0, value_dim(), s_.row);
     sn::LoadRow(m_.k, t, 0, key_dim(), keys);
     for (std::int64_t i = 0; i < key_dim(); ++i) t_.squares[i] += weight * keys[i] * keys[i];
-    RotateIn(t_, weight, key_dim(), s_.row);
+    const double left = RotateIn(t_, weight, key_dim(), s_.row);
+    if (left != 0) {
+      for (std::int64_t c = 0; c < value_dim(); ++c) s_.rss[c] += left * s_.row[c] * s_.row[c];
+    }
     changed_ = true;
   }
 
@@ -102,12 +107,14 @@ class RotatedMemory {
       std::fill(t_.rows, t_.rows + key_dim() * t_.stride, 0.0);
       std::fill(t_.d, t_.d + key_dim(), 0.0);
       std::fill(t_.squares, t_.squares + key_dim(), 0.0);
+      std::fill(s_.rss, s_.rss + value_dim(), 0.0);
       return;
     }
     for (std::int64_t i = 0; i < key_dim(); ++i) {
       t_.d[i] *= g;
       t_.squares[i] *= g;
     }
+    for (std::int64_t c = 0; c < value_dim(); ++c) s_.rss[c] *= g;
   }
 
   void Answer(std::int64_t t) {

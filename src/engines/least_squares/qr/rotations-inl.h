@@ -65,8 +65,9 @@ HWY_INLINE void Replace(std::int64_t count, double factor, double kept, double s
 ///     q = D_i s + k_i^2,    D_i <- q / s,    s <- s + k_i^2 / D_i
 ///     row i <- (D_i s / q) row i + (k_i / q) x,    x <- x - k_i row i
 ///
-/// where only the last is waited for from channel to channel.
-HWY_INLINE void RotateIn(const Triangle& to, double weight, std::int64_t channels, double* x) {
+/// where only the last is waited for from channel to channel. Returns the weight that is left; in
+/// the first places of x is the error of the values then.
+HWY_INLINE double RotateIn(const Triangle& to, double weight, std::int64_t channels, double* x) {
   double s = 1 / weight;
   const double* const k = x + to.value_dim;
   for (std::int64_t i = channels - 1; i >= 0; --i) {
@@ -83,8 +84,9 @@ HWY_INLINE void RotateIn(const Triangle& to, double weight, std::int64_t channel
       Correct(count, ki, ki / q, to.Row(i), x);
     }
     s += square / before;
-    if (s == std::numeric_limits<double>::infinity()) return;  // no weight is left
+    if (s == std::numeric_limits<double>::infinity()) return 0;  // no weight is left
   }
+  return 1 / s;
 }
 
 /// y - q M in the first places of [y q]: u = L^-T q, y - W^T u.

@@ -35,9 +35,12 @@ struct RotationScratch {
   Triangle memory;
   Triangle ridged;  // the memory with a ridge that is no part of it
   double* row;      // [v k], [-y q]
+  double* rss;
 
   RotationScratch(const Options& options, const Sizes& sizes, common::ScratchLayout& layout)
-      : memory(sizes, layout), row(layout.Take<double>(memory.stride)) {
+      : memory(sizes, layout),
+        row(layout.Take<double>(memory.stride)),
+        rss(layout.Take<double>(sizes.value_dim)) {
     if (options.ridge != Ridge::kInState) ridged = Triangle(sizes, layout);
   }
 };
