@@ -102,6 +102,11 @@ class LinearFit:
             rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
         return np.asarray(np.sum((rows @ self._root) ** 2, axis=1))
 
+    @property
+    def least_squares(self) -> Array | None:
+        """The least weighted sum of squares, ridge included, [outputs]; None where no state has it."""
+        return None if self._triangle is None else self._triangle.rss
+
     def excess(self, other: LinearFit) -> Array:
         """By how much the sum of squares that this fit makes least, ridge included, is more at another
         fit's map, [outputs]: the square of their difference in the metric A + R."""

@@ -18,6 +18,7 @@ from ._constants import (
     ridge_of,
     takes_importance,
 )
+from ._linear import LinearFit
 from ._sums import Sums
 from ._triangle import Triangle, is_rotated
 
@@ -83,6 +84,25 @@ class RowMemory:
         if self._centres and is_due(self.count - len(rows), self.count):
             self._move()
         return values - before, values - after
+
+    def memorize(self, rows: Array, values: Array, weights: Array | None = None) -> None:
+        """Learns [n, Dk] -> [n, Dv] row by row, and predicts nothing."""
+        if len(rows) == 0:
+            return
+        if not self._placed:
+            self._place(rows, values, weights)
+        keys, v = _as_tokens(rows - self.key_origin), _as_tokens(values - self.value_origin)
+        inputs = self._inputs(keys)
+        if weights is not None:
+            inputs["importance"] = weights[None, :, None]
+        if len(rows) == 1:
+            self._decoder.memorize(keys, v, **inputs)
+        else:
+            state = self._layer.memorize(keys, v, state=self._decoder.state(), **inputs)
+            self._decoder.start(state)
+        self.count += len(rows)
+        if self._centres and is_due(self.count - len(rows), self.count):
+            self._move()
 
     def _learn(self, rows: Array, values: Array, weights: Array | None) -> tuple[Array, Array]:
         """What is predicted of every row before and after it is learned."""
@@ -210,6 +230,13 @@ class RowMemory:
         if self._centres:
             new._move()
         return new
+
+    def hold_squares(self, rss: Array) -> None:
+        """Puts the least sum of squares into a triangle that has none; what a ridge that is no part of
+        it adds follows from it."""
+        if is_rotated(self.recipe):
+            added = LinearFit(self).least_squares
+            self._start({**self.state, "state.rss": np.maximum(rss - added, 0)})
 
     def _seen(self, other: RowMemory) -> Triangle:
         """Another memory's triangle, from the origin of this one."""

@@ -109,6 +109,7 @@ def without(
         LinearFit(memory).residuals(rows, values),
     )
     fit.take(before, after, weights)
+    new.hold_squares(fit.squares)
     return new
 
 

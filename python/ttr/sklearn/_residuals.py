@@ -99,6 +99,20 @@ class FitResiduals:
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
 
+    def count(self, weights: Array) -> None:
+        """Rows whose squares the memory sums itself."""
+        self.samples.add((weights > 0).astype(np.float64))
+
+    def use(self, rss: Array | None) -> None:
+        """Takes the sum from a memory that has it."""
+        if rss is not None:
+            self._sum.value = rss
+
+    @property
+    def squares(self) -> Array:
+        """rss, [outputs]."""
+        return self._sum.value
+
     @classmethod
     def of(cls, decay: float, parameters: int, rss: Array, weights: Array) -> FitResiduals:
         """Of a fit whose rss and rows are at hand."""

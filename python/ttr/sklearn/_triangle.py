@@ -27,25 +27,29 @@ def is_rotated(recipe: ttr.Recipe) -> bool:
 
 @dataclasses.dataclass
 class Triangle:
-    """D [n], L [n, n] and W [n, outputs]."""
+    """D [n], L [n, n], W [n, outputs] and the least sum of squares, [outputs]."""
 
     d: Array
     l: Array  # noqa: E741
     w: Array
+    rss: Array
 
     @staticmethod
     def of_state(state: dict[str, Array]) -> Triangle:
         r = state["state.r"]
-        return Triangle(np.diagonal(r).copy(), np.tril(r, -1) + np.eye(len(r)), state["state"])
+        unit = np.tril(r, -1) + np.eye(len(r))
+        return Triangle(np.diagonal(r).copy(), unit, state["state"], state["state.rss"])
 
     @staticmethod
     def of_rows(rows: Array, keys: int) -> Triangle:
         """Of rows [m, keys + outputs]."""
-        none = Triangle(np.zeros(keys), np.eye(keys), np.zeros((keys, rows.shape[1] - keys)))
+        outputs = rows.shape[1] - keys
+        none = Triangle(np.zeros(keys), np.eye(keys), np.zeros((keys, outputs)), np.zeros(outputs))
         return none.and_rows(rows, np.ones(len(rows)))
 
     def state(self) -> dict[str, Array]:
-        return {"state.r": np.tril(self.l, -1) + np.diag(self.d), "state": self.w}
+        r = np.tril(self.l, -1) + np.diag(self.d)
+        return {"state.r": r, "state": self.w, "state.rss": self.rss}
 
     @property
     def rows(self) -> Array:
@@ -54,11 +58,11 @@ class Triangle:
 
     def faded(self, factor: float) -> Triangle:
         """Of the same rows, every weight times a factor."""
-        return Triangle(self.d * factor, self.l, self.w)
+        return Triangle(self.d * factor, self.l, self.w, self.rss * factor)
 
     def moved(self, key: Array, value: Array) -> Triangle:
         """Of the rows x - key, y - value, beside a 1: only their means change."""
-        moved = Triangle(self.d, self.l.copy(), self.w.copy())
+        moved = Triangle(self.d, self.l.copy(), self.w.copy(), self.rss)
         moved.l[-1, :-1] -= key
         moved.w[-1] -= value
         return moved
@@ -75,13 +79,14 @@ class Triangle:
 
     def and_rows_of(self, other: Triangle) -> Triangle:
         """Of the rows of both; O(n^3)."""
-        return self.and_rows(np.concatenate([other.l, other.w], axis=1), other.d)
+        both = self.and_rows(np.concatenate([other.l, other.w], axis=1), other.d)
+        return dataclasses.replace(both, rss=both.rss + other.rss)
 
     def without_ridge(self, ridge: float, keys: int) -> Triangle:
         """Of the same rows and a ridge less on the first ``keys`` channels, of which they have as much
         or more: no singular value s of R is less than its root, and
 
-            R^T R - ridge = V (s^2 - ridge) V^T
+            R^T R - ridge = V (s^2 - ridge) V^T,    rss <- rss - sum ridge / (s^2 - ridge) (U^T D^1/2 W)^2
         """
         if ridge == 0 or keys == 0:
             return self
@@ -89,9 +94,12 @@ class Triangle:
         u, s, vt = np.linalg.svd(rows[:, :keys])
         less = np.sqrt(np.maximum((s - np.sqrt(ridge)) * (s + np.sqrt(ridge)), 0))
         kept = less > 0
-        values = (s[kept] / less[kept])[:, None] * (u[:, kept].T @ rows[:, len(self.d) :])
+        values = u[:, kept].T @ rows[:, len(self.d) :]
+        penalty = np.sum(ridge * (values / less[kept, None]) ** 2, axis=0)
+        values *= (s[kept] / less[kept])[:, None]
         left = Triangle.of_rows(np.concatenate([less[kept, None] * vt[kept], values], axis=1), keys)
-        whole = Triangle(self.d.copy(), self.l.copy(), self.w.copy())
+        rss = np.maximum(self.rss - penalty, 0)
+        whole = Triangle(self.d.copy(), self.l.copy(), self.w.copy(), rss)
         whole.d[:keys], whole.l[:keys, :keys], whole.w[:keys] = left.d, left.l, left.w
         return whole
 
@@ -111,7 +119,8 @@ class Triangle:
 
     @staticmethod
     def of_sums(sums: Sums, ridge: float) -> Triangle:
-        """Of the rows z - high, with a ridge in D; it has the digits that sums have."""
+        """Of the rows z - high, with a ridge in D; it has the digits that sums have. They do not say
+        what its rss is: it is 0."""
         p = len(sums.scatter)
         metric = sums.scatter[:, :p] + ridge * np.eye(p)
         length = np.sqrt(np.maximum(np.diagonal(metric), 0))
@@ -121,7 +130,7 @@ class Triangle:
         root, vectors = np.sqrt(values[held]), vectors[:, held].T
         right = (vectors / root[:, None]) @ (sums.scatter[:, p:] / scale[:, None])
         rows = np.concatenate([root[:, None] * vectors * scale, right], axis=1)
-        of_keys = Triangle.of_rows(rows, p)
+        of_keys = dataclasses.replace(Triangle.of_rows(rows, p), rss=np.zeros(right.shape[1]))
         if not sums.affine:
             return of_keys
         low = sums.low if sums.weight > 0 else np.zeros_like(sums.low)
@@ -130,6 +139,7 @@ class Triangle:
             np.append(of_keys.d, sums.weight),
             np.concatenate([np.pad(of_keys.l, ((0, 0), (0, 1))), means]),
             np.concatenate([of_keys.w, low[None, p:]]),
+            of_keys.rss,
         )
 
     # ---- Solutions -------------------------------------------------------------------------------
