@@ -29,14 +29,17 @@ def is_due(before: int, after: int) -> bool:
     return before.bit_length() != after.bit_length()
 
 
-def middle_of(rows: Array, weights: Array | None) -> Array | None:
-    """Of every column the number that is nearest to its mean, in the rows that count; None where none
-    does. Whole numbers stay whole as it is subtracted, which they would not with the mean."""
+def mean_of(rows: Array, weights: Array | None, exact: bool) -> Array | None:
+    """The mean of the rows that count; None where none does. Not exactly: of every column the number
+    that is nearest to it, as whole numbers stay whole when that is subtracted."""
     if weights is not None:
         rows = rows[weights > 0]
     if len(rows) == 0:
         return None
-    nearest = np.abs(rows - rows.mean(axis=0)).argmin(axis=0)
+    mean = rows.mean(axis=0)
+    if exact:
+        return np.asarray(mean)
+    nearest = np.abs(rows - mean).argmin(axis=0)
     return np.asarray(rows[nearest, np.arange(rows.shape[1])])
 
 

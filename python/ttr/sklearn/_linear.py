@@ -103,9 +103,11 @@ class LinearFit:
         return np.asarray(np.sum((rows @ self._root) ** 2, axis=1))
 
     @property
-    def least_squares(self) -> Array | None:
-        """The least weighted sum of squares, ridge included, [outputs]; None where no state has it."""
-        return None if self._triangle is None else self._triangle.rss
+    def least_squares(self) -> Array:
+        """The least weighted sum of squares, ridge included, [outputs], of a memory whose state is a
+        triangle."""
+        assert self._triangle is not None
+        return self._triangle.rss
 
     def excess(self, other: LinearFit) -> Array:
         """By how much the sum of squares that this fit makes least, ridge included, is more at another

@@ -8,7 +8,7 @@ import numpy as np
 
 import ttr
 
-from ._centre import few_bits, is_due, means, middle_of, moved
+from ._centre import few_bits, is_due, mean_of, means, moved
 from ._constants import (
     Array,
     Constants,
@@ -131,7 +131,8 @@ class RowMemory:
 
     def _place(self, rows: Array, values: Array, weights: Array | None) -> None:
         """Puts the origin near the mean of the first rows that count."""
-        key, value = middle_of(rows, weights), middle_of(values, weights)
+        exact = not is_rotated(self.recipe)  # whose triangle has the means itself
+        key, value = mean_of(rows, weights, exact), mean_of(values, weights, exact)
         if key is None or value is None:
             return
         self.key_origin, self.value_origin, self._placed = key, value, True
@@ -142,7 +143,9 @@ class RowMemory:
         by = means(state)
         if not self._placed or by is None:
             return
-        if is_rotated(self.recipe):  # whose means are with the state, and only have to be small
+        # The least norm is that of rows from their very mean. A triangle that is regular has the means
+        # itself, and they only have to be small.
+        if is_rotated(self.recipe) and Triangle.of_state(state).regular:
             by = few_bits(by[0]), few_bits(by[1])
         key, value = self.key_origin + by[0], self.value_origin + by[1]
         # By as much as the origin did move: far from 0 it has fewer digits than a mean.

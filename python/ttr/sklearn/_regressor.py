@@ -252,9 +252,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         both = copy.deepcopy(self)
         mine, its = self.memory_, later.memory_
         if isinstance(mine, RowMemory) and isinstance(its, RowMemory):
-            first_fit, later_fit = both._residuals(), later._residuals()
-            assert first_fit is not None and later_fit is not None
-            both.memory_ = merged(mine, first_fit, its, later_fit)
+            both._fit, later_fit = both._residuals(), later._residuals()
+            assert both._fit is not None and later_fit is not None
+            both.memory_ = merged(mine, both._fit, its, later_fit)
         elif isinstance(both.memory_, RollingMemory) and isinstance(its, RollingMemory):
             both.memory_.push(*its.rows())
             both.memory_.count = mine.count + its.count
@@ -297,6 +297,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_taken_back(memory, len(X), latest)
         weight = np.ones(len(X)) if weights is None else weights
         self.memory_ = without(memory, fit, X, self._values("unlearn", y), weight)
+        self._fit = fit
         return self
 
     def _shape(self) -> dict[str, Any]:
@@ -421,9 +422,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         memory = self.memory_
         if isinstance(memory, RollingMemory):
             return memory.residuals()
-        if self._fit is not None:
-            self._fit.use(LinearFit(memory).least_squares)
-        return self._fit
+        if self._fit is None or not is_rotated(memory.recipe):
+            return self._fit
+        return self._fit.holding(LinearFit(memory).least_squares)
 
     def _linear(self) -> LinearFit:
         check_is_fitted(self, "memory_")

@@ -6,6 +6,8 @@ rows that had a weight; n_eff = S^2 / S2 is their number for g = 1, and tends to
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from scipy.special import stdtrit
 
@@ -103,10 +105,12 @@ class FitResiduals:
         """Rows whose squares the memory sums itself."""
         self.samples.add((weights > 0).astype(np.float64))
 
-    def use(self, rss: Array | None) -> None:
-        """Takes the sum from a memory that has it."""
-        if rss is not None:
-            self._sum.value = rss
+    def holding(self, rss: Array) -> FitResiduals:
+        """The same rows with the sum of a memory that has it."""
+        fit = copy.copy(self)
+        fit._sum = copy.copy(self._sum)
+        fit._sum.value = rss
+        return fit
 
     @property
     def squares(self) -> Array:

@@ -71,10 +71,8 @@ class Triangle:
         """Of more rows [m, n + outputs], with their weights; O(m n^2)."""
         keys, values = np.split(rows, [len(self.d)], axis=1)
         state = {name: array[None, None] for name, array in self.state().items()}
-        inputs = {"k": keys[None, :, None], "v": values[None, :, None]}
-        last = _rotations().memorize(
-            **inputs, importance=weights[None, :, None], state=state
-        )
+        tokens = keys[None, :, None], values[None, :, None]
+        last = _rotations().memorize(*tokens, state=state, importance=weights[None, :, None])
         return Triangle.of_state({name: array[0, 0] for name, array in last.items()})
 
     def and_rows_of(self, other: Triangle) -> Triangle:
