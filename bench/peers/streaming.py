@@ -78,7 +78,7 @@ SERIES = {f.__name__: f for f in (co2, plane, drift, sine, rescaled)}
 def ttr_regressor(x, y, forgetting):
     from ttr.sklearn import StreamingRegressor
 
-    model = StreamingRegressor(f"affine_rls{{decay: {forgetting}, importance: input}}")
+    model = StreamingRegressor(f"affine_rls{{factor: qr, decay: {forgetting}, importance: input}}")
     rows = [dict(enumerate(row)) for row in x.tolist()]
     start = time.process_time()
     predictions = []
@@ -91,7 +91,7 @@ def ttr_regressor(x, y, forgetting):
 def ttr_fit(x, y, forgetting):
     from ttr.sklearn import StreamingRegressor
 
-    model = StreamingRegressor(f"affine_rls{{decay: {forgetting}, importance: input}}")
+    model = StreamingRegressor(f"affine_rls{{factor: qr, decay: {forgetting}, importance: input}}")
     start = time.process_time()
     model.fit(x, y)
     return None, time.process_time() - start
@@ -112,7 +112,7 @@ def ttr_forecaster(x, y, forgetting):
 def ttr_memory(x, y, forgetting):
     import ttr
 
-    memory = ttr.Memory(f"affine_rls{{decay: {forgetting}}}", key_dim=x.shape[1])
+    memory = ttr.Memory(f"affine_rls{{factor: qr, decay: {forgetting}}}", key_dim=x.shape[1])
     start = time.process_time()
     predictions = []
     for row, value in zip(x, y):

@@ -64,11 +64,13 @@ class AssociativeMemory {
   /// How well the regression is determined: l_max / l_min, the ratio of the extreme eigenvalues of
   /// D^-1/2 A D^-1/2, where A is the Gram matrix of the keys with the recipe's ridge, as A x = q is
   /// solved with it, and D its diagonal (so that a channel of small keys is not mistaken for a
-  /// missing one). The worst of all heads. Answers lose about log10 of it in digits.
+  /// missing one). The worst of all heads. Answers lose about log10 of it in digits; half as many
+  /// under `factor: qr`, whose A is formed for this alone.
   ///
   /// Infinity where some A is singular to rounding (keys that do not span their space, and no ridge
   /// or one that has faded; before the first token without a ridge) or not finite; 1, never NaN,
-  /// for recipes whose state has no "state.a". Changes nothing; O(H Dk^3), for an occasional look.
+  /// for recipes whose state has neither "state.a" nor "state.r". Changes nothing; O(H Dk^3), for
+  /// an occasional look.
   double Condition() const;
 
   /// Sets a gate for all later tokens, for example the step size of a delta rule, or a constant of

@@ -185,6 +185,12 @@ enum class RidgeKind : std::uint8_t {
   kRelative,  ///< A_t = H_t + ridge |H_t|_F I (Gated KalmaNet)
 };
 
+/// How exact least squares carry and solve A x = q, A = sum w k k^T.
+enum class Factor : std::uint8_t {
+  kCholesky,  ///< A itself, factored where it is read: half the digits, and chunks share a factor
+  kQr,        ///< a triangle R, R^T R = A, into which every row is rotated: all digits of the rows
+};
+
 /// What a network's gradients are of.
 enum class Loss : std::uint8_t {
   kSquared,     ///< 1/2 |v - m(k)|^2
@@ -228,6 +234,7 @@ struct Optimizer {
 
   double ridge = 0;  ///< >= 0; 0 is the minimum-norm limit
   RidgeKind ridge_kind = RidgeKind::kFading;
+  Factor factor = Factor::kCholesky;  ///< exact, on a linear memory
   /// Function class kernel: keys whose span it regresses in, at most (the dictionary of kernel
   /// recursive least squares); the pairs themselves are not kept. 0: all pairs
   std::int64_t budget = 0;

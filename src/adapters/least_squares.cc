@@ -73,6 +73,7 @@ least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
     case RidgeKind::kConstant: options.ridge = least_squares::Ridge::kConstant; break;
     case RidgeKind::kRelative: options.ridge = least_squares::Ridge::kRelative; break;
   }
+  options.rotates = IsRotated(recipe);
   options.fades = recipe.weights.decay != Decay::kNone;
   options.read_before = recipe.reading.read == Read::kBefore;
   options.causal = recipe.reading.causal;
@@ -98,14 +99,20 @@ TensorView RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& giv
   return ridge;
 }
 
+/// The entry of a state that has A, or the triangle that stands for it.
+std::string_view GramEntry(const Recipe& recipe) {
+  return IsRotated(recipe) ? "state.r" : "state.a";
+}
+
 /// Is a ridge to be asked for? Not where it is part of an A that is given.
 bool AsksForRidge(const Recipe& recipe, const State& state) {
   return recipe.optimizer.solver != Solver::kExact ||
-         recipe.optimizer.ridge_kind != RidgeKind::kFading || !state.Get("state.a").defined();
+         recipe.optimizer.ridge_kind != RidgeKind::kFading ||
+         !state.Get(GramEntry(recipe)).defined();
 }
 
-/// A and B, where the recipe carries them and where it does not: a state without entries begins
-/// with no associations, and with the ridge where that is part of A.
+/// A and B (or L, D and W), where the recipe carries them and where it does not: a state without
+/// entries begins with no associations, and with the ridge where that is part of A.
 class Memories {
  public:
   Memories(const Recipe& recipe, const Dims& dims, const TensorView& ridge, DType dtype,
@@ -118,18 +125,20 @@ class Memories {
     };
     b = state.Get("state");
     if (!b.defined()) b = entry("state", dims.value_dim);
-    given_a_ = state.Get("state.a");
+    given_a_ = state.Get(GramEntry(recipe));
     if (!given_a_.defined()) {
-      given_a_ = entry("state.a", PhiDim(recipe, dims));
+      given_a_ = entry(GramEntry(recipe), PhiDim(recipe, dims));
       if (recipe.optimizer.ridge_kind == RidgeKind::kFading) StartWith(ridge);
     }
     // Arithmetic is in one type: A gets that of B.
     a = given_a_.dtype() == b.dtype() ? given_a_ : scratch.Copy(given_a_, b.dtype());
+    if (IsRotated(recipe)) AddSquares(recipe, dims, dtype, state, scratch);
   }
 
   /// Copies A back into the caller's tensor; called after the memories are written.
   void Return() const {
     if (a.data() != given_a_.data()) CopyInto(a, given_a_);
+    if (rss.data() != given_rss_.data()) CopyInto(rss, given_rss_);
   }
 
   /// Bytes that they take of the scratch.
@@ -137,13 +146,27 @@ class Memories {
     if (recipe.reading.causal) return 0;
     const std::int64_t phi = PhiDim(recipe, dims);
     return CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, dims.value_dim}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi});
+           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi}) +
+           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, dims.value_dim});
   }
 
-  TensorView a, b;
+  TensorView a, b, rss;
 
  private:
-  /// The ridge on the diagonals of A.
+  void AddSquares(const Recipe& recipe, const Dims& dims, DType dtype, State& state,
+                  CallScratch& scratch) {
+    const Shape shape{dims.states(), dims.heads, dims.value_dim};
+    given_rss_ = state.Get("state.rss");
+    if (!given_rss_.defined() && recipe.reading.causal) {
+      state.Set("state.rss", Tensor(dtype, shape));
+      given_rss_ = state.Get("state.rss");
+    } else if (!given_rss_.defined()) {
+      given_rss_ = scratch.Zeros(dtype, shape);
+    }
+    rss = given_rss_.dtype() == b.dtype() ? given_rss_ : scratch.Copy(given_rss_, b.dtype());
+  }
+
+  /// The ridge on the diagonals of A, or as D.
   void StartWith(const TensorView& ridge) const {
     for (std::int64_t n = 0; n < given_a_.size(0); ++n) {
       for (std::int64_t h = 0; h < given_a_.size(1); ++h) {
@@ -154,7 +177,7 @@ class Memories {
     }
   }
 
-  TensorView given_a_;
+  TensorView given_a_, given_rss_;
 };
 
 least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
@@ -195,6 +218,7 @@ struct Operands {
     call.ridge = ridge;
     call.a = memories.a;
     call.b = memories.b;
+    call.rss = memories.rss;
   }
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
@@ -294,12 +318,12 @@ bool NeedsSpectra(const Recipe& recipe) {
   }
 }
 
-class LeastSquares final : public Engine {
+class LeastSquares : public Engine {
  public:
   std::string_view name() const override { return "least_squares"; }
 
   bool Covers(const Recipe& recipe) const override {
-    return FamilyOf(recipe) == Family::kLeastSquares;
+    return FamilyOf(recipe) == Family::kLeastSquares && !IsRotated(recipe);
   }
   const char* Obstacle(const Recipe& recipe) const override {
     if (recipe.reading.normalise_sum != NormaliseSum::kNone) return "a denominator";
@@ -368,6 +392,24 @@ class LeastSquares final : public Engine {
     return Operands::ScratchBytes(recipe, dims, threads) +
            OutputsBeforeNorm::ScratchBytes(recipe, dims, threads);
   }
+};
+
+/// The same call of rows that are rotated into a triangle. It has no gradients of its own.
+class RotatedLeastSquares final : public LeastSquares {
+ public:
+  std::string_view name() const override { return "least_squares_qr"; }
+  bool Covers(const Recipe& recipe) const override { return IsRotated(recipe); }
+  std::string_view How(const Recipe&) const override {
+    return "every row rotated into a triangle whose square is the Gram matrix, in double, SIMD";
+  }
+  double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
+    const auto phi = static_cast<double>(PhiDim(recipe, dims));
+    const auto dv = static_cast<double>(dims.value_dim);
+    const bool apart = recipe.optimizer.ridge_kind != RidgeKind::kFading;
+    return 3 * phi * phi + 6 * phi * dv + (apart ? phi * phi * (2 * phi / 3 + 2 * dv) : 0);
+  }
+  bool HasGradients() const override { return false; }
+  bool Defers(const Recipe&, const Dims&, DType) const override { return false; }
 };
 
 double LeastSquares::FlopsPerToken(const Recipe& recipe, const Dims& dims) const {
@@ -461,6 +503,11 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
 
 const Engine& LeastSquaresEngine() {
   static const LeastSquares engine;
+  return engine;
+}
+
+const Engine& RotatedLeastSquaresEngine() {
+  static const RotatedLeastSquares engine;
   return engine;
 }
 

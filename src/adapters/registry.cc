@@ -5,10 +5,10 @@ namespace {
 
 std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
-                                            &LeastSquaresEngine(),     &KernelSmootherEngine(),
-                                            &KernelDictionaryEngine(), &KernelRegressionEngine(),
-                                            &LocalPolynomialEngine(),  &NetworkEngine(),
-                                            &DefinitionEngine()};
+                                            &LeastSquaresEngine(),     &RotatedLeastSquaresEngine(),
+                                            &KernelSmootherEngine(),   &KernelDictionaryEngine(),
+                                            &KernelRegressionEngine(), &LocalPolynomialEngine(),
+                                            &NetworkEngine(),          &DefinitionEngine()};
   return engines;
 }
 

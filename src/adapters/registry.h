@@ -12,6 +12,7 @@ namespace ttr {
 const Engine& FastWeightsEngine();
 const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();
+const Engine& RotatedLeastSquaresEngine();
 const Engine& KernelSmootherEngine();
 const Engine& KernelDictionaryEngine();
 const Engine& KernelRegressionEngine();

@@ -36,6 +36,16 @@ Matrix Triangularised(const Matrix& f_rest, Eigen::Index columns) {
   return qr.householderQ().transpose() * f_rest;
 }
 
+PivotedRows PivotedRowsOf(const Matrix& f, const Matrix& rest, double threshold) {
+  Eigen::ColPivHouseholderQR<Matrix> qr;
+  qr.setThreshold(threshold);
+  qr.compute(f);
+  const Eigen::Index rank = qr.rank();
+  const Matrix upper = qr.matrixQR().topRows(rank).triangularView<Eigen::Upper>();
+  const Matrix rotated = qr.householderQ().transpose() * rest;
+  return {upper * qr.colsPermutation().transpose(), rotated.topRows(rank)};
+}
+
 Matrix SolveUpper(const Matrix& r, const Matrix& right) {
   return r.triangularView<Eigen::Upper>().solve(right);
 }

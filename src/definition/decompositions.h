@@ -31,6 +31,13 @@ ThinFactors ThinFactorsOf(const Matrix& f);
 /// Q^T [F rest] of the first `columns` columns F = Q R: R stands there in F's place.
 Matrix Triangularised(const Matrix& f_rest, Eigen::Index columns);
 
+/// F = Q U P^T of any F by pivoted columns, without the rows of U whose pivots are at most
+/// `threshold` times the largest: [U P^T, Q^T rest], as many rows as the rank.
+struct PivotedRows {
+  Matrix factor, rest;
+};
+PivotedRows PivotedRowsOf(const Matrix& f, const Matrix& rest, double threshold);
+
 /// R^-1 right and R^-T right of an upper triangle R.
 Matrix SolveUpper(const Matrix& r, const Matrix& right);
 Matrix SolveUpperTransposed(const Matrix& r, const Matrix& right);

@@ -8,7 +8,9 @@ std::unique_ptr<Memory> MakeMemory(const Constants& constants) {
     case Family::kHebbian: return MakeHebbian(constants);
     case Family::kGatedVector: return MakeGatedVector(constants);
     case Family::kSgd: return MakeSgd(constants);
-    case Family::kLeastSquares: return MakeLeastSquares(constants);
+    case Family::kLeastSquares:
+      return IsRotated(constants.recipe) ? MakeRotatedLeastSquares(constants)
+                                         : MakeLeastSquares(constants);
     case Family::kKernelSmoother: return MakeKernelSmoother(constants);
     case Family::kKernelRegression:
       return HasBudget(constants.recipe) ? MakeKernelDictionary(constants)

@@ -124,11 +124,12 @@ inline Matrix Faded(double g, const Matrix& m) {
 }
 
 /// One maker per family; MakeMemory (make_memory.cc) chooses by the values of the recipe.
-std::unique_ptr<Memory> MakeHebbian(const Constants& constants);           // hebbian.cc
-std::unique_ptr<Memory> MakeGatedVector(const Constants& constants);       // gated_vector.cc
-std::unique_ptr<Memory> MakeSgd(const Constants& constants);               // sgd.cc
-std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);      // least_squares.cc
-std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);    // kernel_smoother.cc
+std::unique_ptr<Memory> MakeHebbian(const Constants& constants);              // hebbian.cc
+std::unique_ptr<Memory> MakeGatedVector(const Constants& constants);          // gated_vector.cc
+std::unique_ptr<Memory> MakeSgd(const Constants& constants);                  // sgd.cc
+std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);         // least_squares.cc
+std::unique_ptr<Memory> MakeRotatedLeastSquares(const Constants& constants);  // least_squares_qr.cc
+std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);       // kernel_smoother.cc
 std::unique_ptr<Memory> MakeKernelRegression(const Constants& constants);  // kernel_regression.cc
 std::unique_ptr<Memory> MakeKernelDictionary(const Constants& constants);  // kernel_dictionary.cc
 std::unique_ptr<Memory> MakeLocalPolynomial(const Constants& constants);   // local_polynomial.cc

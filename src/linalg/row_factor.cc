@@ -137,11 +137,23 @@ void RowFactor::AddSquares(const double* row, std::int64_t begin) {
 }
 
 void RowFactor::Finish(double rounding) {
+  FindRank(rounding);
+  if (singular()) Orthogonalise();
+}
+
+void RowFactor::Finish(double rounding, const double* scale) {
+  FindRank(rounding);
+  for (std::int64_t i = 0; i < rank_; ++i) {
+    for (std::int64_t c = 0; c < size_; ++c) rows_[i * width_ + c] *= scale[order_[c]];
+  }
+  if (singular()) Orthogonalise();
+}
+
+void RowFactor::FindRank(double rounding) {
   Reduce();
   const auto pivot = [this](std::int64_t j) { return std::abs(rows_[j * width_ + j]); };
   rank_ = 0;
   while (rank_ < filled_ && pivot(rank_) > rounding * pivot(0)) ++rank_;
-  if (singular()) Orthogonalise();
 }
 
 // W^T = B^T U, by Gram and Schmidt, twice: B is then orthogonal to rounding.

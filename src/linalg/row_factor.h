@@ -22,6 +22,8 @@ class RowFactor {
   double* Next();
   /// Factors, once all rows are there. Pivots up to `rounding` times the first count as 0.
   void Finish(double rounding);
+  /// The same of columns that were divided by `scale`, n numbers, to be told apart from rounding.
+  void Finish(double rounding, const double* scale);
 
   bool singular() const { return rank_ < size_; }
   std::int64_t rank() const { return rank_; }
@@ -37,6 +39,7 @@ class RowFactor {
 
  private:
   void Reduce();
+  void FindRank(double rounding);
   bool Pivot(std::int64_t j);
   void Reflect(std::int64_t j);
   void AddSquares(const double* row, std::int64_t begin);

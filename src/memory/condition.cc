@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/recipe/family.h"
 #include "ttr/memory.h"
 
 namespace ttr {
@@ -114,10 +115,31 @@ double RidgeAt(const Optimizer& optimizer, const TensorView& given, std::int64_t
   return row < given.size(1) ? given.At({head, row}) : optimizer.ridge;
 }
 
-bool CarriesGram(const Recipe& recipe) {
-  const auto specs = StateSpecs(recipe);
-  return std::any_of(specs.begin(), specs.end(),
-                     [](const StateSpec& spec) { return spec.name == "state.a"; });
+/// The entry of a state that has A ("state.a"), or L and D with A = L^T D L ("state.r"); empty
+/// where a memory has neither.
+std::string_view GramEntry(const Recipe& recipe) {
+  if (FamilyOf(recipe) != Family::kLeastSquares || !recipe.reading.causal) return {};
+  return IsRotated(recipe) ? "state.r" : "state.a";
+}
+
+/// A of a memory, n rows of n.
+std::vector<double> GramOf(const TensorView& entry, std::int64_t head, std::int64_t n,
+                           bool rotated) {
+  std::vector<double> a(static_cast<std::size_t>(n * n));
+  const auto at = [&](std::int64_t i, std::int64_t j) { return entry.At({0, head, i, j}); };
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double& sum = a[static_cast<std::size_t>(i * n + j)];
+      if (!rotated) {
+        sum = at(i, j);
+        continue;
+      }
+      for (std::int64_t r = std::max(i, j); r < n; ++r) {
+        sum += at(r, r) * (r == i ? 1 : at(r, i)) * (r == j ? 1 : at(r, j));
+      }
+    }
+  }
+  return a;
 }
 
 double Norm(std::span<const double> a) {
@@ -139,26 +161,21 @@ double ScaledCondition(std::vector<double> a, std::int64_t n) {
 }
 
 double AssociativeMemory::Condition() const {
-  if (!CarriesGram(recipe())) return 1;
+  const std::string_view entry = GramEntry(recipe());
+  if (entry.empty()) return 1;
   const Optimizer& optimizer = recipe().optimizer;
   const bool affine = recipe().function.kind == FunctionClass::kAffine;
   const bool relative = optimizer.ridge_kind == RidgeKind::kRelative;
   const auto set = gates_.find("ridge");
   const TensorView given = set == gates_.end() ? TensorView() : set->second.view();
-  const TensorView statistics = state().Get("state.a");
+  const TensorView statistics = state().Get(entry);
   // Before the first token A is its ridge, whatever the number of features.
   const std::int64_t n = statistics.defined() ? statistics.size(3) : sizes_.key_dim;
   const auto size = static_cast<std::size_t>(n);
   double worst = 1;
   for (std::int64_t head = 0; head < sizes_.heads; ++head) {
     std::vector<double> a(size * size);
-    if (statistics.defined()) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        for (std::int64_t j = 0; j < n; ++j) {
-          a[static_cast<std::size_t>(i * n + j)] = statistics.At({0, head, i, j});
-        }
-      }
-    }
+    if (statistics.defined()) a = GramOf(statistics, head, n, IsRotated(recipe()));
     // A fading ridge is in the statistics from the first token on.
     const bool fades = optimizer.ridge_kind == RidgeKind::kFading && statistics.defined();
     if (!fades) {

@@ -47,6 +47,10 @@ bool HasBudget(const Recipe& recipe) {
   return FamilyOf(recipe) == Family::kKernelRegression && recipe.optimizer.budget > 0;
 }
 
+bool IsRotated(const Recipe& recipe) {
+  return FamilyOf(recipe) == Family::kLeastSquares && recipe.optimizer.factor == Factor::kQr;
+}
+
 bool ReadsKeys(const Recipe& recipe) {
   const bool complement = recipe.weights.importance == Importance::kComplement ||
                           recipe.weights.importance == Importance::kRootComplement;

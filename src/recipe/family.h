@@ -28,6 +28,9 @@ bool KeepsPairs(const Recipe& recipe);
 /// Is the memory a regression in the span of a few keys, and keeps no pairs?
 bool HasBudget(const Recipe& recipe);
 
+/// Does it carry the triangle of a QR factor instead of a Gram matrix?
+bool IsRotated(const Recipe& recipe);
+
 /// Does the recipe read keys? (Gated vectors and HGRN2 do not.) Does it read queries?
 bool ReadsKeys(const Recipe& recipe);
 bool ReadsQueries(const Recipe& recipe);

@@ -98,6 +98,11 @@ constexpr OptionScope kHomes[] = {
     {"ridge", HasRidge, "this optimizer has no ridge"},
     {"ridge_kind", [](R r) { return HasRidge(r) && FamilyOf(r) == Family::kLeastSquares; },
      "kinds of ridge belong to linear memories that have one"},
+    {"factor",
+     [](R r) {
+       return FamilyOf(r) == Family::kLeastSquares && r.optimizer.solver == Solver::kExact;
+     },
+     "factors belong to an exact solution on a linear memory"},
     {"budget", [](R r) { return FamilyOf(r) == Family::kKernelRegression; },
      "a budget belongs to a regression in a kernel's space (kernel | exact)"},
     {"tolerance",

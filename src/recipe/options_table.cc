@@ -34,6 +34,7 @@ constexpr Words kRowFactors = {"one", "inverse"};
 constexpr Words kPreconditioners = {"none", "diagonal", "block_diagonal", "low_rank",
                                     "chunk_factor"};
 constexpr Words kRidgeKinds = {"fading", "constant", "relative"};
+constexpr Words kFactors = {"cholesky", "qr"};
 constexpr Words kReads = {"after", "before", "batch_start", "batch_end"};
 constexpr Words kNormaliseSums = {"none", "sum", "stabilised"};
 constexpr Words kOutputNorms = {"none", "l2", "rms"};
@@ -180,6 +181,9 @@ std::vector<Option> OptimizerOptions() {
        "penalty on the squared size of the map; 0: minimum norm"},
       {"ridge_kind", Word<&Optimizer::ridge_kind>(kRidgeKinds),
        "the ridge fades with the associations, is constant, or grows with them"},
+      {"factor", Word<&Optimizer::factor>(kFactors),
+       "exact, linear: of the Gram matrix of the keys, or of the keys themselves, which has all "
+       "their digits"},
       {"budget", Integer<&Optimizer::budget>(0, kMany),
        "kernel: keys whose span it regresses in, at most; 0: it keeps all pairs"},
       {"tolerance", Number<&Optimizer::tolerance>(0, kInfinity),

@@ -155,6 +155,9 @@ constexpr Rule kRules[] = {
        r.optimizer.tolerance = 1e-3;
      }},
 
+    {[](R r) { return IsRotated(r) && r.optimizer.ridge_kind == RidgeKind::kRelative; },
+     "a relative ridge is a share of the Gram matrix, which factor: qr never forms",
+     [](Recipe& r) { r.optimizer.ridge_kind = RidgeKind::kConstant; }},
     {[](R r) { return HasBudget(r) && !IsDecay(r, Decay::kNone); },
      "under a budget sums of pairs are kept with their ridge, which a decay would fade, too",
      NoDecay},

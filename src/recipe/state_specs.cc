@@ -58,7 +58,21 @@ void AddSgd(const Recipe& recipe, Specs& specs) {
   }
 }
 
+void AddRotatedLeastSquares(const Recipe& recipe, Specs& specs) {
+  specs.push_back({"state", {kN, kH, kPhi, kDv}, "W, the values in the rows of L: B = L^T D W"});
+  specs.push_back(
+      {"state.r",
+       {kN, kH, kPhi, kPhi},
+       recipe.optimizer.ridge_kind == RidgeKind::kFading
+           ? "L, a unit triangle, below its diagonal, on which D is: R = D^1/2 L has R^T "
+             "R = A, the weighted Gram matrix of the keys, with the fading ridge"
+           : "L, a unit triangle, below its diagonal, on which D is: R = D^1/2 L has R^T "
+             "R = H, the weighted Gram matrix of the keys"});
+  specs.push_back({"state.rss", {kN, kH, kDv}, "the least weighted sum of squares of each value"});
+}
+
 void AddLeastSquares(const Recipe& recipe, Specs& specs) {
+  if (IsRotated(recipe)) return AddRotatedLeastSquares(recipe, specs);
   const bool fading = recipe.optimizer.ridge_kind == RidgeKind::kFading && HasRidge(recipe);
   specs.push_back({"state", {kN, kH, kPhi, kDv}, "B transposed: the weighted sum of k v^T"});
   specs.push_back({"state.a",

@@ -12,10 +12,11 @@ from batch_fits import Array, fitted
 from sklearn.exceptions import NotFittedError
 from ttr.sklearn import StreamingRegressor
 
-EXACT = "affine_rls{ridge: 0, importance: input}"
-RIDGE = "affine_rls{importance: input}"
+EXACT = "affine_rls{factor: qr, ridge: 0, importance: input}"
+RIDGE = "affine_rls{factor: qr, importance: input}"
+GRAM = "affine_rls{importance: input}"
 FADING = "affine_rls{ridge: 0.5, decay: 0.99, importance: input}"
-CONSTANT = "affine_rls{ridge: 0.5, ridge_kind: constant, importance: input}"
+CONSTANT = "affine_rls{factor: qr, ridge: 0.5, ridge_kind: constant, importance: input}"
 
 Table = tuple[Array, Array, Array]
 
@@ -55,7 +56,11 @@ def check(model: StreamingRegressor, one: StreamingRegressor, x: Array, rtol: fl
     assert model.n_seen_ == one.n_seen_
 
 
-@pytest.mark.parametrize("recipe", [EXACT, RIDGE, FADING, CONSTANT, "rls{ridge: 2}"])
+@pytest.mark.parametrize(
+    "recipe",
+    [EXACT, RIDGE, GRAM, FADING, FADING.replace("{", "{factor: qr, "), CONSTANT, "rls{ridge: 2}",
+     "rls{factor: qr, ridge: 2}"],
+)  # fmt: skip
 @pytest.mark.parametrize("seed", range(4))
 def test_64_parts_are_one_fit(recipe: str, seed: int) -> None:
     parts = tables(64, 1.0, seed)

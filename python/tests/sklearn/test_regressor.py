@@ -21,7 +21,7 @@ from ttr.sklearn import StreamingRegressor
 
 Array = NDArray[np.float64]
 
-OLS = "affine_rls{ridge: 0, importance: input}"
+OLS = "affine_rls{factor: qr, ridge: 0, importance: input}"
 
 
 @pytest.mark.parametrize(

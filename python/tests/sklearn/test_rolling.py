@@ -14,10 +14,10 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from ttr.sklearn import StreamingRegressor
 
-EXACT = "affine_rls{ridge: 0, importance: input}"
-RIDGE = "affine_rls{importance: input}"
+EXACT = "affine_rls{factor: qr, ridge: 0, importance: input}"
+RIDGE = "affine_rls{factor: qr, importance: input}"
 FADING = "affine_rls{ridge: 0.5, decay: 0.97, importance: input}"
-CONSTANT = "affine_rls{ridge: 0.5, ridge_kind: constant, importance: input}"
+CONSTANT = "affine_rls{factor: qr, ridge: 0.5, ridge_kind: constant, importance: input}"
 RECIPES = [(EXACT, 0, 1.0), (RIDGE, 1e-3, 1.0), (CONSTANT, 0.5, 1.0), (FADING, 0.5, 0.97)]
 
 

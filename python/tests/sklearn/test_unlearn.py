@@ -11,8 +11,8 @@ from batch_fits import Array, fitted
 from sklearn.exceptions import NotFittedError
 from ttr.sklearn import StreamingRegressor
 
-EXACT = "affine_rls{ridge: 0, importance: input}"
-RIDGE = "affine_rls{importance: input}"
+EXACT = "affine_rls{factor: qr, ridge: 0, importance: input}"
+RIDGE = "affine_rls{factor: qr, importance: input}"
 FADING = "affine_rls{ridge: 0.5, decay: 0.98, importance: input}"
 
 
@@ -157,7 +157,7 @@ def refused(text: str, *rows: Any, recipe: str = RIDGE, **options: Any) -> None:
     assert pickle.dumps(model) == before  # what is refused changes nothing
 
 
-@pytest.mark.parametrize("recipe", [EXACT, RIDGE, "rls"])
+@pytest.mark.parametrize("recipe", [EXACT, RIDGE, "affine_rls{ridge: 0}", "rls"])
 def test_rows_that_were_not_learned(recipe: str) -> None:
     refused("rows that were learned .* not positive", 10 * X[:9], Y[:9], recipe=recipe)
     refused("rows that were learned .* something remains", X + X[::-1], Y, recipe=recipe)

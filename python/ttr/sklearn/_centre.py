@@ -7,7 +7,8 @@ differs, so the rows that the memory is given are moved to where their mean is. 
     A = sum w [x; 1] [x; 1]^T + ridge,   B = sum w [x; 1] y^T
 
 and T = [I, -c; 0, 1] a state moves exactly: A <- T A T^T, B <- T (B - A e d^T), e the last unit
-vector. The ridge, which the intercept has none of, stays.
+vector. The ridge, which the intercept has none of, stays. Of a triangle (_triangle.py) only the means
+move.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ._constants import Array
+from ._triangle import Triangle
 
 #: Rows after which a memory of many rows is moved again; one of fewer is at every power of two.
 _ROWS = 64
@@ -27,25 +29,46 @@ def is_due(before: int, after: int) -> bool:
     return before.bit_length() != after.bit_length()
 
 
-def mean_of(rows: Array, weights: Array | None) -> Array | None:
-    """The mean of the rows that count; None where none does."""
+def mean_of(rows: Array, weights: Array | None, exact: bool) -> Array | None:
+    """The mean of the rows that count; None where none does. Not exactly: of every column the number
+    that is nearest to it, as whole numbers stay whole when that is subtracted."""
     if weights is not None:
         rows = rows[weights > 0]
-    return rows.mean(axis=0) if len(rows) else None
+    if len(rows) == 0:
+        return None
+    mean = rows.mean(axis=0)
+    if exact:
+        return np.asarray(mean)
+    nearest = np.abs(rows - mean).argmin(axis=0)
+    return np.asarray(rows[nearest, np.arange(rows.shape[1])])
 
 
-def means(a: Array, b: Array) -> tuple[Array, Array] | None:
-    """c and d: the weighted means of x and y, from the sums beside the 1; None where nothing
+def few_bits(x: Array) -> Array:
+    """x to four bits, which leave whole numbers whole."""
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(np.ldexp(np.round(16 * mantissa) / 16, exponent))
+
+
+def means(state: dict[str, Array]) -> tuple[Array, Array] | None:
+    """c and d: the weighted means of x and y, from what is beside the 1; None where nothing
     counts."""
+    b = state["state"]
+    if "state.r" in state:  # the row of the 1 has them
+        r = state["state.r"]
+        return (r[-1, :-1], b[-1]) if r[-1, -1] > 0 else None
+    a = state["state.a"]
     weight = a[-1, -1]
     return (a[-1, :-1] / weight, b[-1] / weight) if weight > 0 else None
 
 
-def moved(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array]:
+def moved(state: dict[str, Array], c: Array, d: Array) -> dict[str, Array]:
     """The state of the rows x - c, y - d."""
+    if "state.r" in state:
+        return Triangle.of_state(state).moved(c, d).state()
+    a, b = state["state.a"], state["state"]
     b = b - np.outer(a[:, -1], d)
     b[:-1] -= np.outer(c, b[-1])
     a = a.copy()
     a[:-1] -= np.outer(c, a[-1])
     a[:, :-1] -= np.outer(a[:, -1], c)
-    return (a + a.T) / 2, b
+    return {"state.a": (a + a.T) / 2, "state": b}

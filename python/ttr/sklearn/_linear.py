@@ -10,6 +10,7 @@ import numpy as np
 import ttr
 
 from ._constants import Array
+from ._triangle import Triangle
 
 
 def is_linear(recipe: ttr.Recipe) -> bool:
@@ -101,6 +102,13 @@ class LinearFit:
             rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
         return np.asarray(np.sum((rows @ self._root) ** 2, axis=1))
 
+    @property
+    def least_squares(self) -> Array:
+        """The least weighted sum of squares, ridge included, [outputs], of a memory whose state is a
+        triangle."""
+        assert self._triangle is not None
+        return self._triangle.rss
+
     def excess(self, other: LinearFit) -> Array:
         """By how much the sum of squares that this fit makes least, ridge included, is more at another
         fit's map, [outputs]: the square of their difference in the metric A + R."""
@@ -111,6 +119,8 @@ class LinearFit:
             there = other.coefficients.T @ (mine.key_origin - its.key_origin) + other._solution[-1]
             there = there + (its.value_origin - mine.value_origin)
             apart = np.concatenate([apart, (there - self._solution[-1])[None]])
+        if self._triangle is not None:
+            return np.asarray(np.sum((self._triangle.rows[:, : len(apart)] @ apart) ** 2, axis=0))
         metric = self._regularised()
         return np.asarray(np.maximum(np.einsum("pj,pq,qj->j", apart, metric, apart), 0))
 
@@ -122,7 +132,18 @@ class LinearFit:
         return np.asarray(values - predicted - (self._solution[-1] if self._affine else 0))
 
     @functools.cached_property
+    def _triangle(self) -> Triangle | None:
+        """What stands for A + R and B in a memory whose rows are rotated."""
+        state = self._memory.state
+        if "state.r" not in state:
+            return None
+        triangle, ridge = Triangle.of_state(state), self._ridge_apart()
+        return triangle if ridge is None else triangle.with_ridge(ridge)
+
+    @functools.cached_property
     def _solution(self) -> Array:
+        if self._triangle is not None:
+            return self._triangle.solution()
         # By the root and not by the inverse, whose rounding errors lie in every direction: these lie
         # where A says little and the sum of squares hardly changes. What is left over goes the same way.
         b = self._memory.state["state"]
@@ -133,6 +154,8 @@ class LinearFit:
     def _root(self) -> Array:
         """F with F F^T = (A + R)^-1, of the smallest norm where it is singular; A + R is scaled to
         ones on the diagonal, as it is solved."""
+        if self._triangle is not None:
+            return self._triangle.root()
         a = self._regularised()
         scale = np.sqrt(np.diagonal(a))
         scale = 1 / np.where(scale > 0, scale, 1)
@@ -141,15 +164,22 @@ class LinearFit:
         return np.asarray(scale[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
 
     def _regularised(self) -> Array:
-        recipe, a = self._memory.recipe, self._memory.state["state.a"]
-        if recipe.option("ridge_kind") == "fading":  # a part of A
+        a, ridge = self._memory.state["state.a"], self._ridge_apart()
+        if ridge is None:
             return a
-        ridge = np.full(len(a), float(recipe.option("ridge")))
-        if recipe.option("ridge_kind") == "relative":
+        if self._memory.recipe.option("ridge_kind") == "relative":
             ridge *= np.linalg.norm(a)
+        return np.asarray(a + np.diag(ridge))
+
+    def _ridge_apart(self) -> Array | None:
+        """The ridge of every channel, where it is no part of the state."""
+        recipe = self._memory.recipe
+        if recipe.option("ridge_kind") == "fading":
+            return None
+        ridge = np.full(self._memory.key_dim + self._affine, float(recipe.option("ridge")))
         if self._affine:
             ridge[-1] = 0
-        return np.asarray(a + np.diag(ridge))
+        return ridge
 
 
 #: Eigenvalues below that many times the size of A are rounding.

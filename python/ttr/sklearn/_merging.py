@@ -75,8 +75,7 @@ def merged(
 ) -> RowMemory:
     """The memory of the rows of both; ``first_fit`` becomes that of both, too. O(p^3)."""
     fade = first.decay**later.count
-    sums = first.sums().faded(fade).and_rows_of(later.sums())
-    memory = first.holding(sums, first.count + later.count)
+    memory = first.and_rows_of(later)
     memory.rounding = np.sqrt((fade * first.rounding) ** 2 + later.rounding**2)
     both = LinearFit(memory)
     shared = fade * float(memory.recipe.option("ridge")) * np.sum(both.coefficients**2, axis=0)
@@ -110,6 +109,7 @@ def without(
         LinearFit(memory).residuals(rows, values),
     )
     fit.take(before, after, weights)
+    new.hold_squares(fit.squares)
     return new
 
 

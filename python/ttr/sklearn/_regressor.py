@@ -23,6 +23,7 @@ from ._merging import check_alike, check_sums, check_taken_back, merged, without
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
 from ._rolling import RollingMemory
 from ._rows import are_texts, check_count, check_labels, check_number, check_row, labels_of
+from ._triangle import is_rotated
 
 
 class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -85,7 +86,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        recipe: Any = "affine_rls{importance: input}",
+        recipe: Any = "affine_rls{factor: qr, importance: input}",
         *,
         step: float = 0.5,
         decay: float = 0.99,
@@ -207,6 +208,10 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.memory_, RollingMemory):
             self.memory_.push(rows, values, weight)
             return
+        if self._fit is not None and is_rotated(self.memory_.recipe):
+            self.memory_.memorize(rows, values, weights)
+            self._fit.count(weight)
+            return
         before, after = self.memory_.learn(rows, values, weights)
         if self._fit is not None:
             self._fit.add(before, after, weight)
@@ -247,8 +252,9 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         both = copy.deepcopy(self)
         mine, its = self.memory_, later.memory_
         if isinstance(mine, RowMemory) and isinstance(its, RowMemory):
-            assert both._fit is not None and later._fit is not None
-            both.memory_ = merged(mine, both._fit, its, later._fit)
+            both._fit, later_fit = both._residuals(), later._residuals()
+            assert both._fit is not None and later_fit is not None
+            both.memory_ = merged(mine, both._fit, its, later_fit)
         elif isinstance(both.memory_, RollingMemory) and isinstance(its, RollingMemory):
             both.memory_.push(*its.rows())
             both.memory_.count = mine.count + its.count
@@ -283,7 +289,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_sums("unlearn", self.memory_.recipe, "fit the rows that remain")
         X, y, weights = self._checked("unlearn", X, y, sample_weight, reset=False)
         weights = self._taken(weights)
-        memory, fit = self.memory_, self._fit
+        memory, fit = self.memory_, self._residuals()
         if fit is None or not isinstance(memory, RowMemory):
             raise ValueError(
                 f"[unlearn] window must be None but is {self.window}: rows leave by themselves"
@@ -291,6 +297,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_taken_back(memory, len(X), latest)
         weight = np.ones(len(X)) if weights is None else weights
         self.memory_ = without(memory, fit, X, self._values("unlearn", y), weight)
+        self._fit = fit
         return self
 
     def _shape(self) -> dict[str, Any]:
@@ -413,7 +420,11 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _residuals(self) -> FitResiduals | None:
         """Those of least squares."""
         memory = self.memory_
-        return memory.residuals() if isinstance(memory, RollingMemory) else self._fit
+        if isinstance(memory, RollingMemory):
+            return memory.residuals()
+        if self._fit is None or not is_rotated(memory.recipe):
+            return self._fit
+        return self._fit.holding(LinearFit(memory).least_squares)
 
     def _linear(self) -> LinearFit:
         check_is_fitted(self, "memory_")

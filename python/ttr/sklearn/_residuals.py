@@ -6,6 +6,8 @@ rows that had a weight; n_eff = S^2 / S2 is their number for g = 1, and tends to
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from scipy.special import stdtrit
 
@@ -98,6 +100,22 @@ class FitResiduals:
         terms = np.maximum(before * after, 0)
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
+
+    def count(self, weights: Array) -> None:
+        """Rows whose squares the memory sums itself."""
+        self.samples.add((weights > 0).astype(np.float64))
+
+    def holding(self, rss: Array) -> FitResiduals:
+        """The same rows with the sum of a memory that has it."""
+        fit = copy.copy(self)
+        fit._sum = copy.copy(self._sum)
+        fit._sum.value = rss
+        return fit
+
+    @property
+    def squares(self) -> Array:
+        """rss, [outputs]."""
+        return self._sum.value
 
     @classmethod
     def of(cls, decay: float, parameters: int, rss: Array, weights: Array) -> FitResiduals:

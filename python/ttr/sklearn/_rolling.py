@@ -45,7 +45,7 @@ class RollingMemory:
         self.decay = decay_of(recipe, constants)
         self.count = 0  # rows learned so far
         self._affine = recipe.option("function") == "affine"
-        self._layer = ttr.Layer(recipe)
+        self._layer = ttr.Layer(recipe.with_options(factor="cholesky"))  # of sums
         self._none = Sums.none(self._affine, key_dim, value_dim)
         # Rows are z = [x, y, w], the oldest first.
         self._older = _Suffixes(self._rows(0), self.decay, self._none)

@@ -6,6 +6,7 @@
 #include "src/engines/least_squares/exact/interleaved_systems.h"
 #include "src/engines/least_squares/iterative/scratch.h"
 #include "src/engines/least_squares/kernel.h"
+#include "src/engines/least_squares/qr/kernel.h"
 #include "src/engines/least_squares/segments.h"
 #include "src/engines/least_squares/work.h"
 
@@ -26,6 +27,7 @@ std::size_t BytesOf(const Options& options, const Sizes& sizes) {
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
+  if (options.rotates) return RotationBytes(options, sizes);
   return sizes.state == DType::kFloat64 ? BytesOf<double>(options, sizes)
                                         : BytesOf<float>(options, sizes);
 }
@@ -60,10 +62,13 @@ void Forward(const Options& options, const Call& call, Executor& executor,
   const Work work(call);
   if (work.sequences.tokens() == 0 || work.items() == 0) return;
   const bool wide = work.sizes.state == DType::kFloat64;
-  const MemoryRunner runner{wide ? RunMemoryDouble : RunMemoryFloat,
+  const MemoryRunner runner{options.rotates ? RunRotations
+                            : wide          ? RunMemoryDouble
+                                            : RunMemoryFloat,
                             BytesOfWorker(options, work.sizes)};
   const int threads = work.Threads(executor);
-  if (const std::int64_t segments = SegmentsOf(work, threads); segments > 1) {
+  const std::int64_t segments = options.rotates ? 1 : SegmentsOf(work, threads);
+  if (segments > 1) {
     return RunSegments(options, work, segments, executor, scratch, runner);
   }
   const common::WorkerScratch workers("least_squares", scratch,

@@ -87,12 +87,15 @@ struct Options {
   bool read_before = false;
   bool causal = true;  ///< false: every query reads the memory of the whole sequence
   double scale = 1;    ///< multiplies q
+  /// Is the state a triangle into which rows are rotated? Then a holds L, D on its diagonal, and b
+  /// holds W: A = L^T D L, B = L^T D W; rss is the least sum of squares
+  bool rotates = false;
   Iteration iteration{};
 
   bool iterates() const { return iteration.solver != Solver::kExact; }
   /// Can a factor of A be updated from token to token?
   bool has_step_factor() const {
-    return !iterates() && causal &&
+    return !iterates() && !rotates && causal &&
            (ridge == Ridge::kInState || (ridge == Ridge::kConstant && !fades));
   }
   /// Can a factor stand for A and B?
@@ -107,7 +110,8 @@ struct Options {
   bool descends() const { return iteration.solver == Solver::kGradient; }
   /// Does every token have a system of its own, which no chunk shares?
   bool own_systems() const {
-    return !iterates() && ridge != Ridge::kInState && (fades || ridge == Ridge::kRelative);
+    return !iterates() && !rotates && ridge != Ridge::kInState &&
+           (fades || ridge == Ridge::kRelative);
   }
 };
 
@@ -121,6 +125,7 @@ struct Call {
   TensorView momentum{};                       ///< [B, T, H], where options.iteration.momentum
   TensorView ridge{};
   TensorView a{}, b{};
+  TensorView rss{};  ///< [N, H, Dv], as b: where options.rotates
   TensorView
       factor{};  ///< zeros at first; only where options.has_step_factor(), only read without v
   /// Only the factor is written: a and b are stale until Flush(). A single token, only where

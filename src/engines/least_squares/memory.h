@@ -58,8 +58,9 @@ struct Upcoming {
 
 /// The caller's state of one memory, and what stays for its next token.
 struct MemoryState {
-  void* a = nullptr;  // [key_dim] rows of key_dim
-  void* b = nullptr;  // [key_dim] rows of value_dim
+  void* a = nullptr;    // [key_dim] rows of key_dim
+  void* b = nullptr;    // [key_dim] rows of value_dim
+  void* rss = nullptr;  // value_dim numbers, of rotations
   std::int64_t a_stride = 0, b_stride = 0;
   void* factor = nullptr;  // of FactorLayout, if a single token is to have one
   bool deferred = false;   // the factor holds B as well, and stands for the state while it holds

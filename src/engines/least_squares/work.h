@@ -17,6 +17,7 @@ namespace ttr::least_squares {
 inline MemoryState MemoryStateOf(const Call& call, std::int64_t n, std::int64_t h) {
   return {.a = common::StateOf(call.a, n, h).data,
           .b = common::StateOf(call.b, n, h).data,
+          .rss = common::StateOf(call.rss, n, h).data,
           .a_stride = call.a.stride(2),
           .b_stride = call.b.stride(2),
           .factor = common::StateOf(call.factor, n, h).data,

@@ -52,6 +52,8 @@ def obstacle(choices: Choices) -> str | None:
         return "its steps depend on the curvature before a piece, which they change"
     if choices.importance == "log" and choices.decay not in _ONE_DECAY:
         return "the running maximum that it is scaled by fades by more than one number a token"
+    if choices.factor == "qr":
+        return "its rows are rotated into a triangle, which is no sum of pieces"
     if choices.features == "cosformer":
         return "its features depend on how many tokens were before a piece"
     return None

@@ -28,6 +28,7 @@ WORDS: dict[str, set[str]] = {
     "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
     "eta_kind": {"constant", "relative", "input"},
     "ridge_kind": {"fading", "constant", "relative"},
+    "factor": {"cholesky"},
     "activation": {"silu", "gelu", "relu", "tanh"},
     "loss": {"squared", "dot_product"},
     "adapt": {"none", "adagrad", "adam"},
