@@ -11,12 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
-from ._leads import LeadErrors
-from ._memory import RowMemory
+from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
 from ._panel import ForecasterPanel
 from ._reader import Reader
-from ._residuals import PredictiveResiduals, check_level
+from ._residuals import check_level
 from ._rows import (
     are_texts,
     check_count,
@@ -27,7 +25,6 @@ from ._rows import (
     check_series,
     labels_of,
 )
-from ._window import LagWindow
 
 
 class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
@@ -124,8 +121,8 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
             A number, a timedelta64, or a text as "7D", "1M", "15m", "B" (weekdays); None: what most
             rows of the table have between them (dates by months, weekdays or a fixed time).
 
-        Series with too few rows are there without forecasts, `reasons_` says why. As fast as a loop
-        over series. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
+        Series with too few rows are there without forecasts, `reasons_` says why. All
+        series are read in one call, on all cores. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
         steps; infinity; an id that is missing; other columns.
         """
         return ForecasterPanel(self, table, freq)
@@ -142,7 +139,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         row = self._row(y)
         if np.isinf(row).any():
             raise ValueError(f"[learn_one] y must be finite or NaN but has infinity: {y}")
-        self.forecasts_ = self.reader_.read(row)[None]
+        self.forecasts_ = self.reader_.read(row[None])
 
     def predict(self, X: Any) -> Array:
         """The rows of a table that follows what was read, each forecast from the rows before it,
@@ -152,7 +149,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         check_horizon(X)
         rows = self._table("predict", X, None, reset=False)
         reader = copy.deepcopy(self.reader_)
-        forecasts = np.array([reader.read(row) for row in rows])
+        forecasts = reader.read(rows)
         return forecasts[:, 0] if np.ndim(X) == 1 else forecasts
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -189,7 +186,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         enough rows."""
         if not hasattr(self, "reader_"):
             return float("nan")
-        row = self.reader_.pending()[0].tolist()
+        row = self.reader_.pending().tolist()
         if len(row) == 1 and not self._by_name:
             return float(row[0])
         return dict(zip(self._names(), row))
@@ -204,7 +201,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def _learn(self, op: str, X: Any, y: Any, reset: bool) -> StreamingForecaster:
         rows = self._table(op, X, y, reset)
         reader = self._reader(rows.shape[1]) if reset else self.reader_
-        forecasts = np.array([reader.read(row) for row in rows])
+        forecasts = reader.read(rows)
         needed = self.lags + self.horizon
         if op == "fit" and reader.rows < needed:
             raise ValueError(
@@ -257,6 +254,13 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self._by_name = True
         return np.array([y.get(name, np.nan) for name in names], np.float64)
 
+    def _of_one_column(self) -> StreamingForecaster:
+        """A new one with these options, which has read nothing yet."""
+        new = StreamingForecaster(**self.get_params(deep=False))
+        new.reader_, new._labels, new._by_name = self._reader(1), None, False
+        new.n_features_in_ = 1
+        return new
+
     def _reader(self, columns: int) -> Reader:
         if self.units not in ("window", "raw"):
             raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
@@ -264,19 +268,19 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
             check_count("sklearn", name, getattr(self, name))
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
+        gates_of(recipe, constants)  # ValueError: none that is a constant
         fading = interval_decay_of(self.interval_decay, decay_of(recipe, constants))
-        skip = 2 * self.lags * columns
-        leads = None
         if self.ahead is not None:
             check_count("sklearn", "ahead", self.ahead)
-            if self.ahead > self.horizon:
-                leads = LeadErrors(columns, self.horizon, self.ahead, fading, skip)
         return Reader(
-            RowMemory(recipe, constants, self.lags * columns, columns),
-            LagWindow(self.lags, columns, self.units),
-            PredictiveResiduals(fading, columns, skip),
-            self.horizon,
-            leads,
+            recipe,
+            constants,
+            lags=self.lags,
+            columns=columns,
+            horizon=self.horizon,
+            ahead=0 if self.ahead is None else self.ahead,
+            raw=self.units == "raw",
+            interval_decay=fading,
         )
 
     def _ahead(self, steps: int, level: float | None = None) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from ._long import Series, check_spacing, filled, split
+from ._reader import read_tables
 from ._residuals import check_level
 from ._rows import check_count
 from ._stamps import Spacing, Stamps, spacing_from, spacing_of
@@ -87,9 +88,13 @@ class ForecasterPanel:
         rows = {one.name: filled(op, one, known[one.name], self.freq_) for one in series}
         for one in series:
             if one.name not in self.forecasters_:
-                self.forecasters_[one.name] = clone(self._forecaster)
-            self.forecasters_[one.name].partial_fit(rows[one.name])
+                self.forecasters_[one.name] = self._forecaster._of_one_column()
             self._stamps[one.name] = np.concatenate([known[one.name], one.stamps])[-_KEPT:]
+        forecasters = [self.forecasters_[one.name] for one in series]
+        tables = [rows[one.name][:, None] for one in series]
+        forecasts = read_tables([one.reader_ for one in forecasters], tables)
+        for forecaster, made in zip(forecasters, forecasts):
+            forecaster.forecasts_ = made
 
     def _ahead(self, name: Any, steps: int, levels: list[float], silent: bool) -> dict[str, Any]:
         forecaster, missing = self.forecasters_[name], np.full(steps, np.nan)

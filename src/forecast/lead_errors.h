@@ -18,9 +18,9 @@
 #include <span>
 #include <vector>
 
-#include "experiments/real/residuals.h"
+#include "src/forecast/residuals.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 class LeadErrors {
  public:
@@ -62,4 +62,4 @@ class LeadErrors {
   std::vector<Residuals> residuals_;  // [n - h, C]
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

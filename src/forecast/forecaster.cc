@@ -1,4 +1,4 @@
-#include "experiments/real/forecaster.h"
+#include "src/forecast/forecaster.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -53,7 +53,7 @@ std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::S
 
 }  // namespace
 
-Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
+MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions& options)
     : options_(Checked(options)),
       memory_(recipe, SizesOf(options)),
       window_(options.lags, options.columns, options.units),
@@ -71,7 +71,7 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
     const std::vector<double> values(Elements(gate.shape, memory_.sizes()), gate.value);
     memory_.SetGate(gate.name, values);
   }
-  if (options.interval > 0) {
+  if (options.measures_errors || options.interval > 0) {
     const double decay =
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
     const std::int64_t skip = 2 * options.lags * options.columns;
@@ -98,7 +98,7 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
   probe.Retrieve(key_, value_);
 }
 
-std::optional<FitQuality> Forecaster::Quality() const {
+std::optional<FitQuality> MemoryForecaster::Quality() const {
   const Recipe& recipe = memory_.recipe();
   const auto specs = StateSpecs(recipe);
   if (std::none_of(specs.begin(), specs.end(),
@@ -110,17 +110,18 @@ std::optional<FitQuality> Forecaster::Quality() const {
       .condition = memory_.Condition()};
 }
 
-std::optional<double> Forecaster::Bandwidth() const {
+std::optional<double> MemoryForecaster::Bandwidth() const {
   if (!bandwidths_) return std::nullopt;
   return bandwidths_->Candidates()[bandwidths_->selected()];
 }
 
-bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
-                      std::span<double> margin) {
+bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forecast,
+                            std::span<double> margin) {
   std::fill(forecast.begin(), forecast.end(), kNaN);
   std::fill(margin.begin(), margin.end(), kNaN);
   const auto missing = [](double x) { return std::isnan(x); };
   if (window_.empty() && std::any_of(row.begin(), row.end(), missing)) return false;
+  ++rows_;
 
   const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
   if (was_asked) {
@@ -149,12 +150,12 @@ bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
   return was_asked;
 }
 
-bool Forecaster::CanGoOn() const {
+bool MemoryForecaster::CanGoOn() const {
   return static_cast<std::int64_t>(pending_.size()) == options_.horizon;
 }
 
 // The forecasts of the next rows, as many as there is room for.
-void Forecaster::GoOn(std::span<double> forecasts) {
+void MemoryForecaster::GoOn(std::span<double> forecasts) {
   const std::size_t columns = value_.size();
   const std::size_t rows = forecasts.size() / columns;
   const std::size_t made = std::min(rows, pending_.size());
@@ -176,23 +177,38 @@ void Forecaster::GoOn(std::span<double> forecasts) {
   }
 }
 
-bool Forecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
+bool MemoryForecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
   std::fill(forecasts.begin(), forecasts.end(), kNaN);
   std::fill(margins.begin(), margins.end(), kNaN);
   if (!CanGoOn()) return false;
   GoOn(forecasts);
-  for (std::int64_t k = 0; k < options_.ahead; ++k) {
-    for (std::size_t c = 0; c < residuals_.size(); ++c) {
-      const auto column = static_cast<std::int64_t>(c);
-      margins[k * options_.columns + column] =
-          k < options_.horizon ? pending_[k].margin[c]
-                               : leads_->Margin(options_.interval, k + 1, column);
+  if (options_.interval > 0 && !margins.empty()) {
+    Margins(options_.interval, margins);
+    // Up to the horizon as they were made.
+    for (std::size_t i = 0; i < margins.size() && i < pending_.size() * value_.size(); ++i) {
+      margins[i] = pending_[i / value_.size()].margin[i % value_.size()];
     }
   }
   return true;
 }
 
-void Forecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
+void MemoryForecaster::Margins(double level, std::span<double> margins) {
+  std::fill(margins.begin(), margins.end(), kNaN);
+  const auto rows = static_cast<std::int64_t>(margins.size() / value_.size());
+  for (std::int64_t k = 0; k < rows; ++k) {
+    for (std::size_t c = 0; c < residuals_.size(); ++c) {
+      const auto column = static_cast<std::int64_t>(c);
+      double& margin = margins[k * options_.columns + column];
+      if (k < options_.horizon) {
+        margin = residuals_[c].Margin(level, options_.horizon);
+      } else if (leads_ && k < options_.ahead) {
+        margin = leads_->Margin(level, k + 1, column);
+      }
+    }
+  }
+}
+
+void MemoryForecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
   for (std::size_t c = 0; c < row.size(); ++c) {
     if (!std::isnan(row[c])) {
       gap_[c] = 0;
@@ -208,7 +224,7 @@ void Forecaster::Fill(std::span<const double> row, std::span<const double> forec
   }
 }
 
-void Forecaster::Learn(const Pending& asked) {
+void MemoryForecaster::Learn(const Pending& asked) {
   if (asked.window.flat) return;
   window_.ToMemory(asked.window, filled_, value_);
   key_ = asked.window.key;
@@ -228,7 +244,7 @@ void Forecaster::Learn(const Pending& asked) {
 }
 
 // In the units that a kernel's memory, which has all keys as they are, learns in.
-void Forecaster::ScoreCandidates(const Pending& asked) {
+void MemoryForecaster::ScoreCandidates(const Pending& asked) {
   if (asked.candidates.empty()) return;
   std::array<double, BandwidthSelector::kRatios.size()> squares{};
   for (std::size_t i = 0; i < asked.candidates.size(); ++i) {
@@ -240,7 +256,7 @@ void Forecaster::ScoreCandidates(const Pending& asked) {
   bandwidths_->AddErrors(squares);
 }
 
-void Forecaster::AskCandidates(Pending& asked) {
+void MemoryForecaster::AskCandidates(Pending& asked) {
   for (const double bandwidth : bandwidths_->Candidates()) {
     memory_.SetGate("bandwidth", std::span(&bandwidth, 1));
     memory_.Retrieve(asked.window.key, value_);
@@ -252,12 +268,12 @@ void Forecaster::AskCandidates(Pending& asked) {
 }
 
 // Is the forecast the window's mean, whatever the memory would say?
-bool Forecaster::IsMean(const LagKey& window) const {
+bool MemoryForecaster::IsMean(const LagKey& window) const {
   return memory_.count() == 0 || (window.flat && options_.units == Units::kWindow);
 }
 
 // What the memory says to a window, in its units; of several bandwidths, with the best so far.
-void Forecaster::Answer(const LagKey& window, std::span<double> answer) {
+void MemoryForecaster::Answer(const LagKey& window, std::span<double> answer) {
   if (IsMean(window)) {
     std::fill(answer.begin(), answer.end(), 0);
     return;
@@ -269,7 +285,7 @@ void Forecaster::Answer(const LagKey& window, std::span<double> answer) {
   memory_.Retrieve(window.key, answer);
 }
 
-void Forecaster::Ask() {
+void MemoryForecaster::Ask() {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
   if (bandwidths_ && !IsMean(asked.window)) {
@@ -279,9 +295,10 @@ void Forecaster::Ask() {
   }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);
+  if (options_.interval == 0) return;
   for (Residuals& residuals : residuals_) {
     asked.margin.push_back(residuals.Margin(options_.interval, options_.horizon));
   }
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,13 +1,13 @@
-#include "experiments/real/residuals.h"
+#include "src/forecast/residuals.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "experiments/real/student_t.h"
+#include "src/forecast/student_t.h"
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 double EffectiveSamples(double decay, std::int64_t count) {
   const auto n = static_cast<double>(count);
@@ -53,4 +53,4 @@ double Residuals::Margin(double level, std::int64_t horizon) {
   return quantile_ * scale_;
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -41,7 +41,7 @@
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 /// (sum w)^2 / sum w^2 of `count` weights 1, g, g^2, ...; g in (0, 1].
 double EffectiveSamples(double decay, std::int64_t count);
@@ -56,7 +56,7 @@ class Residuals {
 
   /// Residuals taken so far.
   std::int64_t count() const { return count_; }
-  double EffectiveSamples() const { return experiments::EffectiveSamples(decay_, count_); }
+  double EffectiveSamples() const { return forecasting::EffectiveSamples(decay_, count_); }
   /// s, the residuals' root mean square; NaN while there are none.
   double Scale() const;
   double MeanLoss() const { return Scale() * Scale() / 2; }
@@ -80,4 +80,4 @@ class Residuals {
   double quantile_degrees_ = 0;
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,9 +1,9 @@
-#include "experiments/real/lead_errors.h"
+#include "src/forecast/lead_errors.h"
 
 #include <cmath>
 #include <utility>
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 constexpr std::int64_t kMostAnswers = 64;  // a row
@@ -41,4 +41,4 @@ double LeadErrors::Margin(double level, std::int64_t lead, std::int64_t column) 
   return residuals_[i].Margin(level, Quotient(lead, stride_));
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,4 +1,4 @@
-#include "experiments/real/lag_window.h"
+#include "src/forecast/lag_window.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 // How much longer than the running mean a window counts at the most: one spike of 10^6 would leave
@@ -114,4 +114,4 @@ void LagWindow::ToData(const LagKey& key, std::span<const double> memory,
   }
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -21,9 +21,9 @@
 #include <span>
 #include <vector>
 
-namespace ttr::experiments {
+#include "ttr/forecast.h"
 
-enum class Units { kWindow, kRaw };
+namespace ttr::forecasting {
 
 /// A window's key, and what leads from the memory's answer back to the data.
 struct LagKey {
@@ -41,6 +41,7 @@ class LagWindow {
   void Push(std::span<const double> row);
   /// Are there `lags` rows?
   bool full() const { return rows_ == lags_; }
+  std::int64_t rows() const { return rows_; }
   bool empty() const { return rows_ == 0; }
   /// The latest row, [C].
   std::span<const double> latest() const;
@@ -71,4 +72,4 @@ class LagWindow {
   double running_ = 0;        // r
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting
