@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ttr/memory.h"
 
@@ -37,12 +38,20 @@ struct ForecasterOptions {
   std::int64_t lags = 1;
   std::int64_t columns = 1;
   std::int64_t horizon = 1;
+  /// The lags of the key, rising from 1 or more; empty: 1 .. `lags`. With them `lags` is the last.
+  std::vector<std::int64_t> sparse_lags{};
+  /// Seasons s of differences x_t - x_{t-s}, one behind the other, that the memory reads in place
+  /// of the rows; forecasts, errors and intervals are of the rows all the same. Horizon 1 alone.
+  std::vector<std::int64_t> differences{};
   std::int64_t ahead = 0;  ///< rows ahead up to which errors are measured, if that is more
   Units units = Units::kWindow;
   GateConstants gates{};
   bool measures_errors = false;  ///< for Margins(); with an interval they always are
   double interval = 0;           ///< level of the intervals of Next() and Ahead(); 0: none
   double interval_decay = 0;     ///< of the errors' weights; 0: as the recipe's associations fade
+  /// Intervals are quantiles of the last so many errors, their rank following what was covered
+  /// (adaptive conformal inference); 0: Student's t of the weighted errors.
+  std::int64_t conformal = 0;
   /// The bandwidth of a kernel that can be read with any is selected; else it is the recipe's.
   bool selects_bandwidth = false;
 };

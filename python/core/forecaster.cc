@@ -3,6 +3,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <map>
@@ -119,16 +120,46 @@ nb::object Filled(const SharedForecaster& self, std::int64_t rows, Fill&& fill) 
   return array;
 }
 
-using Texts = std::map<std::string, std::string>;
-
-Texts OptionTexts(const ForecasterOptions& options) {
-  const auto text = [](auto number) { return std::to_string(number); };
-  return {{"lags", text(options.lags)},
-          {"columns", text(options.columns)},
-          {"horizon", text(options.horizon)},
-          {"ahead", text(options.ahead)},
-          {"units", options.units == Units::kRaw ? "raw" : "window"}};
+ForecasterOptions OptionsFrom(std::int64_t columns, const nb::dict& given) {
+  const auto number = [&](const char* name) { return nb::cast<double>(given[name]); };
+  const auto count = [&](const char* name) { return nb::cast<std::int64_t>(given[name]); };
+  const auto counts = [&](const char* name) {
+    return nb::cast<std::vector<std::int64_t>>(given[name]);
+  };
+  return {.lags = count("lags"),
+          .columns = columns,
+          .horizon = count("horizon"),
+          .sparse_lags = counts("sparse_lags"),
+          .differences = counts("differences"),
+          .ahead = count("ahead"),
+          .units = nb::cast<bool>(given["raw"]) ? Units::kRaw : Units::kWindow,
+          .gates = {.step = number("step"),
+                    .decay = number("decay"),
+                    .momentum = number("momentum"),
+                    .weight_decay = number("weight_decay")},
+          .measures_errors = true,
+          .interval_decay = number("interval_decay"),
+          .conformal = count("conformal")};
 }
+
+nb::dict OptionsOf(const ForecasterOptions& options) {
+  nb::dict given;
+  given["lags"] = options.lags;
+  given["horizon"] = options.horizon;
+  given["sparse_lags"] = options.sparse_lags;
+  given["differences"] = options.differences;
+  given["ahead"] = options.ahead;
+  given["raw"] = options.units == Units::kRaw;
+  given["step"] = options.gates.step;
+  given["decay"] = options.gates.decay;
+  given["momentum"] = options.gates.momentum;
+  given["weight_decay"] = options.gates.weight_decay;
+  given["interval_decay"] = options.interval_decay;
+  given["conformal"] = options.conformal;
+  return given;
+}
+
+using Texts = std::map<std::string, std::string>;
 
 nb::tuple GetState(const SharedForecaster& self) {
   TensorFile file;
@@ -140,19 +171,11 @@ nb::tuple GetState(const SharedForecaster& self) {
   }
   nb::dict tensors;
   for (const auto& [name, tensor] : file.tensors) tensors[name.c_str()] = CopyArray(tensor.view());
-  const ForecasterOptions& options = self.forecaster().options();
-  return nb::make_tuple(
-      OptionTexts(options),
-      nb::make_tuple(options.gates.step, options.gates.decay, options.gates.momentum,
-                     options.gates.weight_decay, options.interval_decay),
-      file.metadata, tensors, saved);
+  return nb::make_tuple(self.columns(), OptionsOf(self.forecaster().options()), file.metadata,
+                        tensors, saved);
 }
 
 void SetState(SharedForecaster& self, const nb::tuple& state) {
-  const auto texts = nb::cast<Texts>(state[0]);
-  const auto numbers = nb::cast<nb::tuple>(state[1]);
-  const auto number = [&](int i) { return nb::cast<double>(numbers[i]); };
-  const auto count = [&](const char* name) { return std::stoll(texts.at(name)); };
   TensorFile file;
   file.metadata = nb::cast<Texts>(state[2]);
   for (const auto& [name, value] : nb::borrow<nb::dict>(state[3])) {
@@ -161,17 +184,8 @@ void SetState(SharedForecaster& self, const nb::tuple& state) {
   }
   auto memory = AssociativeMemory::FromTensors(std::move(file), "a pickle");
   const Recipe recipe = memory.recipe();
-  Forecaster forecaster(recipe, {.lags = count("lags"),
-                                 .columns = count("columns"),
-                                 .horizon = count("horizon"),
-                                 .ahead = count("ahead"),
-                                 .units = texts.at("units") == "raw" ? Units::kRaw : Units::kWindow,
-                                 .gates = {.step = number(0),
-                                           .decay = number(1),
-                                           .momentum = number(2),
-                                           .weight_decay = number(3)},
-                                 .measures_errors = true,
-                                 .interval_decay = number(4)});
+  Forecaster forecaster(
+      recipe, OptionsFrom(nb::cast<std::int64_t>(state[0]), nb::cast<nb::dict>(state[1])));
   forecaster.Load(std::move(memory), nb::cast<std::string>(state[4]));
   new (&self) SharedForecaster(std::move(forecaster));
 }
@@ -186,25 +200,14 @@ void BindForecaster(nb::module_& module) {
 are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)")
       .def(
           "__init__",
-          [](F* self, nb::handle recipe, std::int64_t lags, std::int64_t columns,
-             std::int64_t horizon, std::int64_t ahead, bool raw, double step, double decay,
-             double momentum, double weight_decay, double interval_decay) {
-            new (self)
-                F(Forecaster(RecipeFrom(recipe), {.lags = lags,
-                                                  .columns = columns,
-                                                  .horizon = horizon,
-                                                  .ahead = ahead,
-                                                  .units = raw ? Units::kRaw : Units::kWindow,
-                                                  .gates = {step, decay, momentum, weight_decay},
-                                                  .measures_errors = true,
-                                                  .interval_decay = interval_decay}));
+          [](F* self, nb::handle recipe, std::int64_t columns, const nb::kwargs& given) {
+            new (self) F(Forecaster(RecipeFrom(recipe), OptionsFrom(columns, given)));
           },
-          nb::arg("recipe"), nb::kw_only(), nb::arg("lags"), nb::arg("columns"), nb::arg("horizon"),
-          nb::arg("ahead"), nb::arg("raw"), nb::arg("step"), nb::arg("decay"), nb::arg("momentum"),
-          nb::arg("weight_decay"), nb::arg("interval_decay"),
-          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, *, lags: int, "
-                  "columns: int, horizon: int, ahead: int, raw: bool, step: float, decay: float, "
-                  "momentum: float, weight_decay: float, interval_decay: float) -> None"))
+          nb::arg("recipe"), nb::arg("columns"), nb::arg("options"),
+          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, columns: int, "
+                  "**options: typing.Any) -> None"),
+          R"(lags, horizon, ahead, conformal: counts; sparse_lags, differences: of counts; raw: units;
+step, decay, momentum, weight_decay, interval_decay: numbers. KeyError: one that is missing.)")
       .def(
           "read", &Read, nb::arg("rows"), nb::sig("def read(self, rows: object) -> " TTR_ARRAY),
           "Reads [n, C], NaN where missing. Returns the forecasts of these rows as they were made.")

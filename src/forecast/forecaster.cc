@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -25,6 +26,19 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   check("lags", options.lags);
   check("columns", options.columns);
   check("horizon", options.horizon);
+  if (!options.sparse_lags.empty()) {
+    const auto& lags = options.sparse_lags;
+    const bool rising = std::ranges::adjacent_find(lags, std::greater_equal()) == lags.end();
+    if (lags.front() < 1 || !rising || lags.back() != options.lags) {
+      throw Error("forecast", "lags", "whole numbers of 1 or more that rise", "others");
+    }
+  }
+  for (const std::int64_t season : options.differences) check("every one of differences", season);
+  if (!options.differences.empty() && options.horizon != 1) {
+    throw Error("forecast", "horizon",
+                "1 with differences: the rows between are needed on the way back",
+                std::to_string(options.horizon));
+  }
   check("lags times columns", options.lags * options.columns);
   if (options.ahead < 0 || options.ahead > kMostAhead) {
     throw Error("forecast", "ahead", "from 0 to " + std::to_string(kMostAhead),
@@ -38,8 +52,13 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   return options;
 }
 
+std::int64_t KeyDim(const ForecasterOptions& options) {
+  const auto sparse = static_cast<std::int64_t>(options.sparse_lags.size());
+  return (sparse > 0 ? sparse : options.lags) * options.columns;
+}
+
 AssociativeMemory::Sizes SizesOf(const ForecasterOptions& options) {
-  return {.key_dim = options.lags * options.columns, .value_dim = options.columns, .heads = 1};
+  return {.key_dim = KeyDim(options), .value_dim = options.columns, .heads = 1};
 }
 
 std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::Sizes& sizes) {
@@ -56,13 +75,15 @@ std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::S
 MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions& options)
     : options_(Checked(options)),
       memory_(recipe, SizesOf(options)),
-      window_(options.lags, options.columns, options.units),
+      window_(options.lags, options.columns, options.units, options.sparse_lags),
+      differences_(options.differences, options.columns),
       outliers_(recipe, options.lags, options.horizon),
       gap_(static_cast<std::size_t>(options.columns)),
       filled_(static_cast<std::size_t>(options.columns)),
-      key_(static_cast<std::size_t>(options.lags * options.columns)),
+      key_(static_cast<std::size_t>(KeyDim(options))),
       value_(static_cast<std::size_t>(options.columns)),
-      expected_(value_) {
+      expected_(value_),
+      differenced_(value_) {
   for (const ConstantGate& gate : ConstantInputs(recipe, options.gates)) {
     if (gate.is_key) {
       erases_along_key_ = true;
@@ -74,13 +95,14 @@ MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions
   if (options.measures_errors || options.interval > 0) {
     const double decay =
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
-    const std::int64_t skip = 2 * options.lags * options.columns;
-    residuals_.assign(value_.size(), Residuals(decay, skip));
+    const std::int64_t skip = 2 * KeyDim(options);
+    residuals_.assign(value_.size(), Residuals(decay, skip, options.conformal));
     if (options.ahead > options.horizon) {
       leads_.emplace(LeadErrors::Options{.columns = options.columns,
                                          .horizon = options.horizon,
                                          .ahead = options.ahead,
                                          .decay = decay,
+                                         .conformal = options.conformal,
                                          .skip = skip});
     }
   }
@@ -120,7 +142,7 @@ bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forec
   std::fill(forecast.begin(), forecast.end(), kNaN);
   std::fill(margin.begin(), margin.end(), kNaN);
   const auto missing = [](double x) { return std::isnan(x); };
-  if (window_.empty() && std::any_of(row.begin(), row.end(), missing)) return false;
+  if (rows_ == 0 && std::any_of(row.begin(), row.end(), missing)) return false;
   ++rows_;
 
   const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
@@ -136,7 +158,8 @@ bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forec
     if (!std::all_of(row.begin(), row.end(), missing)) Learn(pending_.front());
     pending_.pop_front();
   }
-  window_.Push(filled_);
+  if (differences_.ready()) window_.Push(Differenced(filled_));
+  differences_.Push(filled_);
   if (window_.full()) Ask();
   if (leads_) {
     leads_->Add(row);
@@ -163,17 +186,22 @@ void MemoryForecaster::GoOn(std::span<double> forecasts) {
     std::copy_n(pending_[k].forecast.begin(), columns, forecasts.begin() + k * columns);
   }
   LagWindow window = window_;
+  Differences differences = differences_;
   LagKey key;
   std::vector<double> row(columns);
   for (std::size_t k = 0; k + pending_.size() < rows; ++k) {
     for (std::size_t c = 0; c < columns; ++c) {
       const double forecast = forecasts[k * columns + c];
-      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c];
+      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c] + differences.base()[c];
+      differenced_[c] = row[c] - differences.base()[c];
     }
-    window.Push(row);
+    window.Push(differenced_);
+    differences.Push(row);
     window.MakeKey(key);
     Answer(key, value_);
-    window.ToData(key, value_, forecasts.subspan((k + pending_.size()) * columns, columns));
+    const auto next = forecasts.subspan((k + pending_.size()) * columns, columns);
+    window.ToData(key, value_, next);
+    for (std::size_t c = 0; c < columns; ++c) next[c] += differences.base()[c];
   }
 }
 
@@ -216,20 +244,27 @@ void MemoryForecaster::Fill(std::span<const double> row, std::span<const double>
       continue;
     }
     ++gap_[c];
-    if (gap_[c] > options_.lags) {
-      filled_[c] = window_.Mean(static_cast<std::int64_t>(c));
+    const double latest = options_.differences.empty() ? window_.latest()[c] : filled_[c];
+    if (gap_[c] > options_.lags && window_.rows() > 0) {
+      filled_[c] = window_.Mean(static_cast<std::int64_t>(c)) + differences_.base()[c];
     } else {
-      filled_[c] = std::isfinite(forecast[c]) ? forecast[c] : window_.latest()[c];
+      filled_[c] = std::isfinite(forecast[c]) ? forecast[c] : latest;
     }
   }
 }
 
+// A row as the window has it, while it is the next one.
+std::span<const double> MemoryForecaster::Differenced(std::span<const double> row) {
+  for (std::size_t c = 0; c < row.size(); ++c) differenced_[c] = row[c] - differences_.base()[c];
+  return differenced_;
+}
+
 void MemoryForecaster::Learn(const Pending& asked) {
   if (asked.window.flat) return;
-  window_.ToMemory(asked.window, filled_, value_);
+  window_.ToMemory(asked.window, Differenced(filled_), value_);
   key_ = asked.window.key;
   if (options_.units == Units::kWindow) {
-    window_.ToMemory(asked.window, asked.forecast, expected_);
+    window_.ToMemory(asked.window, Differenced(asked.forecast), expected_);
     outliers_.Hold(key_, value_, expected_);
   }
   if (bandwidths_) {
@@ -295,6 +330,7 @@ void MemoryForecaster::Ask() {
   }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);
+  for (std::size_t c = 0; c < value_.size(); ++c) asked.forecast[c] += differences_.base()[c];
   if (options_.interval == 0) return;
   for (Residuals& residuals : residuals_) {
     asked.margin.push_back(residuals.Margin(options_.interval, options_.horizon));

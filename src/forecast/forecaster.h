@@ -41,6 +41,7 @@
 
 #include "src/forecast/bandwidth.h"
 #include "src/forecast/constant_gates.h"
+#include "src/forecast/differences.h"
 #include "src/forecast/lag_window.h"
 #include "src/forecast/lead_errors.h"
 #include "src/forecast/outliers.h"
@@ -81,6 +82,7 @@ class MemoryForecaster {
   nlohmann::json Save() const;
   void Load(AssociativeMemory memory, const nlohmann::json& saved);
   void Fill(std::span<const double> row, std::span<const double> forecast);
+  std::span<const double> Differenced(std::span<const double> row);
   void Learn(const Pending& asked);
   void Ask();
   bool IsMean(const LagKey& window) const;
@@ -92,7 +94,8 @@ class MemoryForecaster {
 
   ForecasterOptions options_;
   AssociativeMemory memory_;
-  LagWindow window_;
+  LagWindow window_;  // of differences, if any
+  Differences differences_;
   Outliers outliers_;
   bool erases_along_key_ = false;
   std::int64_t rows_ = 0;          // since the first with a value in every column
@@ -100,7 +103,7 @@ class MemoryForecaster {
   std::vector<std::int64_t> gap_;  // rows missing up to now, of each column
   std::vector<double> filled_;     // the row, with its gaps filled
   // Scratch of Learn and Ask.
-  std::vector<double> key_, value_, expected_;
+  std::vector<double> key_, value_, expected_, differenced_;
   std::vector<Residuals> residuals_;  // of each column, where errors are measured
   std::optional<BandwidthSelector> bandwidths_;
   std::optional<LeadErrors> leads_;  // where they are beyond the horizon

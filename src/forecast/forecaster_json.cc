@@ -39,7 +39,9 @@ void BandwidthSelector::Load(const nlohmann::json& saved) {
 }
 
 nlohmann::json Residuals::Save() const {
-  return {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+  nlohmann::json saved = {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+  if (recent_) saved["recent"] = recent_->sizes();
+  return saved;
 }
 
 void Residuals::Load(const nlohmann::json& saved) {
@@ -51,6 +53,9 @@ void Residuals::Load(const nlohmann::json& saved) {
   if (!whole) {
     throw Error("resume", "the residuals",
                 std::to_string(skip_) + " skipped before the first that counts", saved.dump());
+  }
+  if (recent_) {
+    for (const double size : saved.at("recent")) recent_->Add(size);
   }
   skipped_ = skipped;
   count_ = count;
@@ -128,6 +133,7 @@ nlohmann::json MemoryForecaster::Save() const {
   for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
   if (outliers_.run() > 0) saved["outliers"] = outliers_.run();
   if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
+  if (!options_.differences.empty()) saved["differenced"] = differences_.rows();
   if (leads_) saved["leads"] = leads_->Save();
   return saved;
 }
@@ -166,6 +172,15 @@ void MemoryForecaster::Load(AssociativeMemory memory, const nlohmann::json& save
   }
   if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
   if (leads_ && saved.contains("leads")) leads_->Load(saved.at("leads"));
+  if (!options_.differences.empty()) {
+    const std::vector<double> rows = Numbers(saved.at("differenced"));
+    if (rows.size() % value_.size() != 0) fail("the rows behind differences");
+    differences_ = Differences(options_.differences, options_.columns);
+    for (std::size_t i = 0; i < rows.size(); i += value_.size()) {
+      differences_.Push(std::span(rows).subspan(i, value_.size()));
+    }
+    if (!differences_.empty()) std::ranges::copy(differences_.latest(), filled_.begin());
+  }
   window_.Load(saved.at("window"));
   // Files of before do not say it: what a window shows of it.
   rows_ = saved.value("rows", std::max(memory.count(), window_.rows()));

@@ -35,7 +35,9 @@ struct LagKey {
 
 class LagWindow {
  public:
-  LagWindow(std::int64_t lags, std::int64_t columns, Units units);
+  /// Of the lags 1 .. `lags`; or of `sparse` alone, rising, the last of which is `lags`.
+  LagWindow(std::int64_t lags, std::int64_t columns, Units units,
+            std::span<const std::int64_t> sparse = {});
 
   /// Takes one row of C numbers, none missing.
   void Push(std::span<const double> row);
@@ -45,7 +47,7 @@ class LagWindow {
   bool empty() const { return rows_ == 0; }
   /// The latest row, [C].
   std::span<const double> latest() const;
-  /// Mean of a column over the window.
+  /// Mean of a column over the lags that are there.
   double Mean(std::int64_t column) const;
 
   /// The key of the window, which is full. Called once a row: it moves the running scale on.
@@ -65,11 +67,12 @@ class LagWindow {
   std::int64_t lags_;
   std::int64_t columns_;
   Units units_;
-  std::vector<double> ring_;  // [lags, C]
-  std::int64_t next_ = 0;     // row of ring_ that is written next
-  std::int64_t rows_ = 0;     // rows that are there
-  std::vector<double> unit_;  // u_c, 0 while unknown
-  double running_ = 0;        // r
+  std::vector<std::int64_t> ages_;  // of the key's rows: 0 is the latest
+  std::vector<double> ring_;        // [lags, C]
+  std::int64_t next_ = 0;           // row of ring_ that is written next
+  std::int64_t rows_ = 0;           // rows that are there
+  std::vector<double> unit_;        // u_c, 0 while unknown
+  double running_ = 0;              // r
 };
 
 }  // namespace ttr::forecasting

@@ -16,7 +16,7 @@ LeadErrors::LeadErrors(const Options& options)
     : options_(options), stride_(Quotient(options.ahead - options.horizon, kMostAnswers)) {
   const double decay = std::pow(options.decay, static_cast<double>(stride_));
   residuals_.assign(static_cast<std::size_t>((options.ahead - options.horizon) * options.columns),
-                    Residuals(decay, Quotient(options.skip, stride_)));
+                    Residuals(decay, Quotient(options.skip, stride_), options.conformal));
 }
 
 void LeadErrors::Add(std::span<const double> row) {

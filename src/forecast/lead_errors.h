@@ -27,9 +27,10 @@ class LeadErrors {
   struct Options {
     std::int64_t columns = 1;
     std::int64_t horizon = 1;
-    std::int64_t ahead = 2;  ///< n, above the horizon
-    double decay = 1;        ///< g
-    std::int64_t skip = 0;   ///< first rows whose paths are not taken
+    std::int64_t ahead = 2;      ///< n, above the horizon
+    double decay = 1;            ///< g
+    std::int64_t conformal = 0;  ///< errors kept of each lead
+    std::int64_t skip = 0;       ///< first rows whose paths are not taken
   };
 
   explicit LeadErrors(const Options& options);

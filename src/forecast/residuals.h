@@ -40,6 +40,9 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "src/forecast/recent_errors.h"
 
 namespace ttr::forecasting {
 
@@ -48,8 +51,9 @@ double EffectiveSamples(double decay, std::int64_t count);
 
 class Residuals {
  public:
-  /// `decay` in (0, 1]; the first `skip` residuals are not taken. Throws Error out of range.
-  Residuals(double decay, std::int64_t skip);
+  /// `decay` in (0, 1]; the first `skip` residuals are not taken; `conformal`: margins are those of
+  /// RecentErrors of so many. Throws Error out of range.
+  Residuals(double decay, std::int64_t skip, std::int64_t conformal = 0);
 
   /// One that is not finite (a forecast that ran away) is passed over.
   void Add(double residual);
@@ -74,6 +78,7 @@ class Residuals {
   std::int64_t skipped_ = 0;
   std::int64_t count_ = 0;
   double scale_ = 0;
+  std::optional<RecentErrors> recent_;
   // The last quantile: with a decay its degrees of freedom soon stand still.
   double quantile_ = 0;
   double quantile_level_ = 0;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from ._reader import Reader
 from ._residuals import check_level
 from ._rows import (
     are_texts,
+    check_among,
     check_count,
     check_horizon,
     check_labels,
     check_number,
     check_row,
     check_series,
+    counts_of,
     labels_of,
 )
 
@@ -42,7 +45,9 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     recipe : as for `StreamingRegressor`
-    lags, horizon : int >= 1
+    lags : int >= 1, or some of them
+        16: the last 16 rows; [1, 12, 13]: those rows alone, rising.
+    horizon : int >= 1
     units : "window" or "raw"
         "window": relative to each window's mean and length, so that a shift of the data or a factor
         changes forecasts by just that. "raw": the data as they are.
@@ -53,6 +58,19 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     ahead : int or None
         Rows ahead that have intervals. Errors beyond the horizon are measured while rows are read: that
         takes an answer of the memory for each such row at every row (64 at most). None: the horizon.
+    strategy : "recursive" or "direct"
+        How rows between the next and the horizon are forecast. "recursive": by the one memory of
+        rows `horizon` ahead, from earlier rows. "direct": by a memory for each of 1 .. horizon, every
+        one with intervals of its own errors.
+    differences : seasons
+        [1]: the memory reads x_t - x_{t-1}; [1, 12]: also those of such differences twelve rows apart.
+        Forecasts and intervals are of the rows all the same. Horizon 1.
+    log : bool
+        The memory reads logarithms of rows, all above 0. Forecasts are medians then.
+    intervals : "student" or "conformal"
+        "student": forecast +- q s of `forecast_interval`. "conformal": quantiles of the sizes of the
+        last 250 errors, at a rank that follows what was covered: they assume no distribution, and
+        a spike is forgotten 250 rows later.
 
     Attributes
     ----------
@@ -74,7 +92,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self,
         recipe: Any = "rls{ridge: 0.1}",
         *,
-        lags: int = 16,
+        lags: int | Sequence[int] = 16,
         horizon: int = 1,
         units: str = "window",
         step: float = 0.5,
@@ -83,6 +101,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.01,
         interval_decay: float | None = None,
         ahead: int | None = None,
+        strategy: str = "recursive",
+        differences: Sequence[int] = (),
+        log: bool = False,
+        intervals: str = "student",
     ) -> None:
         self.recipe = recipe
         self.lags = lags
@@ -94,6 +116,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.interval_decay = interval_decay
         self.ahead = ahead
+        self.strategy = strategy
+        self.differences = differences
+        self.log = log
+        self.intervals = intervals
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -168,18 +194,26 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         """The next rows, [steps, columns], as many as one likes. Beyond the horizon they go on by
         recursion: forecasts stand in for the rows they are made from, one after the other. ValueError
         where too few rows were read for the first."""
-        return self._ahead(steps)[0]
+        self._check_ahead(steps)
+        return self.reader_.ahead(steps)
 
     def forecast_interval(self, steps: int = 1, level: float = 0.95) -> tuple[Array, Array]:
         """Bounds between which the values of each of the next rows are expected with probability
-        `level`, [steps, columns] each. forecast +- q s: s is the root mean square of the
+        `level`, [steps, columns] each. `intervals` "student": forecast +- q s: s is the root mean square of the
         forecaster's own errors, without its first 2 lags columns forecasts, q the quantile of
         Student's t. Beyond the horizon, up to `ahead`, s is that of forecasts which went on so far.
         NaN where no error is known yet, and with a warning beyond `ahead`: nobody has measured those.
         """
         check_level(level)
-        forecasts, margins = self._ahead(steps, level)
-        return forecasts - margins, forecasts + margins
+        self._check_ahead(steps)
+        measured = max(self.horizon, self.ahead or 1)
+        if steps > measured:
+            warnings.warn(
+                f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
+                f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
+                stacklevel=2,
+            )
+        return self.reader_.bounds(level, steps)
 
     def predict_one(self) -> float | dict[Any, float]:
         """The next row as `learn_one` takes it: a number, or {column: number}. NaN before there were
@@ -202,10 +236,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         rows = self._table(op, X, y, reset)
         reader = self._reader(rows.shape[1]) if reset else self.reader_
         forecasts = reader.read(rows)
-        needed = self.lags + self.horizon
+        needed = self._needed() + 1
         if op == "fit" and reader.rows < needed:
             raise ValueError(
-                f"[fit] X must have at least lags + horizon = {needed} samples but has {reader.rows} "
+                f"[fit] X must have at least lags + horizon{self._behind()} = {needed} samples but has {reader.rows} "
                 f"sample{'s' * (reader.rows != 1)} of known values: take fewer lags, or partial_fit"
             )
         if reset:
@@ -264,42 +298,49 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def _reader(self, columns: int) -> Reader:
         if self.units not in ("window", "raw"):
             raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
-        for name in ("lags", "horizon"):
-            check_count("sklearn", name, getattr(self, name))
+        check_count("sklearn", "horizon", self.horizon)
+        check_among("strategy", self.strategy, ("recursive", "direct"))
+        check_among("intervals", self.intervals, ("student", "conformal"))
+        lags = counts_of("lags", self.lags)
+        differences = [] if len(self.differences) == 0 else counts_of("differences", self.differences)
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
         gates_of(recipe, constants)  # ValueError: none that is a constant
-        fading = interval_decay_of(self.interval_decay, decay_of(recipe, constants))
         if self.ahead is not None:
             check_count("sklearn", "ahead", self.ahead)
         return Reader(
             recipe,
             constants,
-            lags=self.lags,
+            lags=lags[-1],
+            sparse_lags=[] if isinstance(self.lags, numbers.Integral) else lags,
             columns=columns,
             horizon=self.horizon,
             ahead=0 if self.ahead is None else self.ahead,
             raw=self.units == "raw",
-            interval_decay=fading,
+            interval_decay=interval_decay_of(self.interval_decay, decay_of(recipe, constants)),
+            differences=differences,
+            conformal=_RECENT if self.intervals == "conformal" else 0,
+            direct=self.strategy == "direct",
+            logarithm=bool(self.log),
         )
 
-    def _ahead(self, steps: int, level: float | None = None) -> tuple[Array, Array]:
+    def _needed(self) -> int:
+        """Rows before the first forecast."""
+        return counts_of("lags", self.lags)[-1] + self.horizon - 1 + int(sum(self.differences))
+
+    def _behind(self) -> str:
+        return " + differences" if len(self.differences) else ""
+
+    def _check_ahead(self, steps: int) -> None:
         check_is_fitted(self, "reader_")
         check_count("forecast", "steps", steps, ": all rows up to the last one come")
-        needed = self.lags + self.horizon - 1
+        needed = self._needed()
         if self.reader_.rows < needed:
             raise ValueError(
                 f"[forecast] rows read must be at least {needed}, for {self.lags} lags, but are "
                 f"{self.reader_.rows}: read more (partial_fit, learn_one), or take fewer lags"
             )
-        margins = np.full((steps, self.n_features_in_), np.nan)
-        if level is not None:
-            margins = self.reader_.margins(level, steps)
-            measured = max(self.horizon, self.ahead or 1)
-            if steps > measured:
-                warnings.warn(
-                    f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
-                    f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
-                    stacklevel=3,
-                )
-        return self.reader_.ahead(steps), margins
+
+
+#: Errors behind conformal intervals.
+_RECENT = 250

@@ -73,7 +73,7 @@ class ForecasterPanel:
     def reasons_(self) -> dict[Any, str]:
         found = {}
         for name, forecaster in self.forecasters_.items():
-            needed, rows = forecaster.lags + forecaster.horizon - 1, forecaster.n_seen_
+            needed, rows = forecaster._needed(), forecaster.n_seen_
             if rows < needed:
                 found[name] = (
                     f"{needed} rows from the first value on are needed, and {rows} are there"
