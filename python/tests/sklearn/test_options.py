@@ -4,6 +4,7 @@ conformal intervals."""
 from __future__ import annotations
 
 import pickle
+import shutil
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,45 @@ def test_more_rows_are_needed_with_differences() -> None:
     with pytest.raises(ValueError, match=r"lags \+ horizon \+ differences = 18 samples but has 17"):
         StreamingForecaster(lags=4, differences=[1, 12]).fit(seasons(17))
     assert np.isfinite(StreamingForecaster(lags=4, differences=[1, 12]).fit(seasons(18)).forecast())
+
+
+# ---- Looking at it -------------------------------------------------------------------------------
+
+
+def test_coverage_is_watched() -> None:
+    random = np.random.default_rng(0)
+    steady, wild = np.cumsum(random.standard_normal(1200)), 5 * random.standard_normal(300)
+    for options in ({"horizon": 1}, {"horizon": 3}):
+        model = StreamingForecaster(lags=4, **options).fit(steady[:800])
+        before = model.forecast(3)
+        assert model.coverage(steady[800:]) == pytest.approx(0.95, abs=0.03)
+        with pytest.warns(RuntimeWarning, match=r"intervals of level 0.95 hold 0\.[0-9]+ of the last"):
+            assert model.coverage(steady[799] + np.cumsum(wild)) < 0.6
+        np.testing.assert_array_equal(model.forecast(3), before)
+    model = StreamingForecaster(lags=4).fit(steady[:800])
+    inside = []
+    for value in steady[800:900]:
+        bounds = model.forecast_interval(1, 0.8)
+        inside.append(bounds[0][0, 0] <= value <= bounds[1][0, 0])
+        model.learn_one(value)
+    again = StreamingForecaster(lags=4).fit(steady[:800])
+    assert again.coverage(steady[800:900], 0.8) == np.mean(inside)
+    assert np.isfinite(StreamingForecaster("rls", lags=4, units="raw").fit(steady).condition_)
+
+
+@pytest.mark.skipif(shutil.which("ttr") is None, reason="the command ttr draws")
+def test_a_picture() -> None:
+    x = seasons(100)
+    model = StreamingForecaster(lags=4, ahead=3).fit(x)
+    drawn = model.plot(x, steps=5)
+    assert drawn.lstrip().startswith("<svg") and "to come, 95 %" in drawn
+    assert model.plot(x[-20:]) != drawn
+    with pytest.raises(ValueError, match="must be the 100 rows that were read last"):
+        model.plot(seasons(120))
+
+
+def test_a_picture_needs_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    x = seasons(60)
+    with pytest.raises(RuntimeError, match="the command ttr must be on the path"):
+        StreamingForecaster(lags=4).fit(x).plot(x)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
 from ._panel import ForecasterPanel
+from ._plot import picture
 from ._reader import Reader
 from ._residuals import check_level
 from ._rows import (
@@ -28,6 +29,7 @@ from ._rows import (
     counts_of,
     labels_of,
 )
+from ._watch import warn_of_coverage
 
 
 class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
@@ -214,6 +216,37 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         return self.reader_.bounds(level, steps)
+
+    def coverage(self, X: Any, level: float = 0.95) -> float:
+        """The share of the rows that follow that lie inside of their intervals, each made `horizon` rows
+        before; the forecaster stays where it is. NaN where none had bounds. Warns (RuntimeWarning)
+        where that is further from the level than chance explains: the promise is not kept."""
+        check_level(level)
+        rows = self._table("coverage", X, None, reset=False)
+        self._check_ahead(1)
+        reader, ahead = copy.deepcopy(self.reader_), self.horizon
+        bounds = []
+        for row in rows:
+            bounds.append([bound[ahead - 1] for bound in reader.bounds(level, ahead)])
+            reader.read(row[None])
+        lower, upper = np.moveaxis(np.array(bounds)[: len(rows) - ahead + 1], 1, 0)
+        return warn_of_coverage("coverage", rows[ahead - 1 :], lower, upper, level, ahead)
+
+    def plot(self, X: Any, steps: int = 1, level: float = 0.95) -> str:
+        """A picture (SVG, for light and dark pages): the first column of the rows that were read last,
+        X or the end of it, their forecasts as they were made, the next steps with bounds, and the
+        errors. Drawn by the command `ttr`; RuntimeError: it is not on the path."""
+        rows = self._table("plot", X, None, reset=False)
+        self._check_ahead(steps)
+        check_level(level)
+        return picture(self, rows[:, 0], steps, level)
+
+    @property
+    def condition_(self) -> float:
+        """The condition of the memory's Gram matrix, as `ttr forecast` prints it; inf where it is
+        singular, which is the rule with units "window" and harmless (docs/forecast.md)."""
+        check_is_fitted(self, "reader_")
+        return self.reader_.condition
 
     def predict_one(self) -> float | dict[Any, float]:
         """The next row as `learn_one` takes it: a number, or {column: number}. NaN before there were

@@ -54,7 +54,8 @@ class Reader:
 
     def pending(self) -> Array:
         """The forecast of the next row [C]; NaN where there is none."""
-        return self.ahead(1)[0]
+        row: Array = self.ahead(1)[0]
+        return row
 
     def ahead(self, rows: int) -> Array:
         """The forecasts of so many rows to come, [rows, C]: those of the next h as they were made, all
@@ -97,7 +98,8 @@ class Reader:
         return np.log(rows)
 
     def _back(self, rows: Array) -> Array:
-        return np.exp(rows) if self._logarithm else rows
+        with np.errstate(over="ignore"):  # a bound so far up is infinity
+            return np.exp(rows) if self._logarithm else rows
 
     def _with_known(self, rows: Array) -> Array:
         """The values known at the last h rows and at these."""
