@@ -142,7 +142,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def fit_panel(self, table: Any, freq: Any = None) -> ForecasterPanel:
         """A forecaster with these options for each series of a long table; this one stays as it is.
 
-        table : frame (pandas, polars) or {column: array} of `unique_id`, `ds` and `y`
+        table : frame (pandas, polars, pyarrow), path of a Parquet file or {column: array} of `unique_id`, `ds` and `y`
             A row is one value of one series. Rows may stand in any order: each series is read by
             rising `ds`, numbers or dates. NaN or None in y is missing, as is a row that is not there.
         freq : what lies between two stamps

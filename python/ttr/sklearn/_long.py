@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib.util
 import operator
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +35,18 @@ class Rows:
     stamps: Stamps
     values: Array
     places: NDArray[np.int64]  # in the table
+
+
+def opened(op: str, table: Any) -> Any:
+    """The table, of a Parquet file that is named its three columns alone. ValueError: pyarrow is not there."""
+    if not isinstance(table, (str, os.PathLike)):
+        return table
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"[{op}] table must be a frame where pyarrow is not installed but is {table}")
+    from pyarrow import parquet
+
+    there = parquet.read_schema(table).names
+    return parquet.read_table(table, columns=[name for name in COLUMNS if name in there])
 
 
 def split(op: str, table: Any) -> list[Series]:
@@ -111,7 +125,8 @@ def filled(op: str, one: Series, known: Stamps, spacing: Spacing) -> Array:
 
 
 def _columns(op: str, table: Any) -> tuple[NDArray[Any], Stamps, Array]:
-    names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", []))
+    frame = getattr(table, "column_names", getattr(table, "columns", []))  # pyarrow's are names
+    names = list(table) if isinstance(table, Mapping) else list(frame)
     if set(names) != set(COLUMNS):
         raise ValueError(
             f"[{op}] table must be a frame or a dictionary with the columns {', '.join(COLUMNS)} and no "
