@@ -111,7 +111,7 @@ void CheckFiles(const ForecastArguments& arguments) {
 // What was said on the command line, and where nothing was, what the resumed run had.
 ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& arguments) {
   ForecastOptions options = arguments.options;
-  options.units = arguments.units == "raw" ? experiments::Units::kRaw : experiments::Units::kWindow;
+  options.units = arguments.units == "raw" ? Units::kRaw : Units::kWindow;
   options.selects_bandwidth = arguments.bandwidth == "auto";
   if (command.Given("--interval")) options.interval = Level(arguments.interval);
   if (command.Given("--interval-decay") &&

@@ -2,7 +2,7 @@
 
 namespace ttr::tools {
 
-void AddGateOptions(Command command, experiments::GateConstants& gates) {
+void AddGateOptions(Command command, GateConstants& gates) {
   command.AddOption("--step", gates.step, "step size, for recipes that take one").ShowDefault();
   command
       .AddOption("--decay", gates.decay,

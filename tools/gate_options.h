@@ -1,12 +1,12 @@
 // Options of the commands that read real input, where gates are constants.
 #pragma once
 
-#include "experiments/real/constant_gates.h"
 #include "tools/command_line.h"
+#include "ttr/forecast.h"
 
 namespace ttr::tools {
 
 // --step, --decay, --momentum, --weight-decay, for recipes that take them.
-void AddGateOptions(Command command, experiments::GateConstants& gates);
+void AddGateOptions(Command command, GateConstants& gates);
 
 }  // namespace ttr::tools

@@ -164,17 +164,18 @@ std::vector<ForecastErrors> ForecastRun::Errors() const {
     for (std::size_t m = 0; m < methods_.size(); ++m) {
       const Sums& sums = sums_[m * columns + c];
       const auto intervals = static_cast<double>(sums.intervals);
-      errors.push_back({.method = methods_[m],
-                        .column = options_.columns[c],
-                        .rows = scored_[c],
-                        .mean_absolute = sums.absolute / rows,
-                        .root_mean_square = std::sqrt(sums.squares / rows),
-                        .relative = std::sqrt(sums.squares / sums_[c].squares),
-                        .coverage = static_cast<double>(sums.inside) / intervals,
-                        .width = sums.widths / intervals,
-                        .loss = HasIntervals(static_cast<std::int64_t>(m))
-                                    ? forecasters_[m - naive_.size()].residuals()[c].MeanLoss()
-                                    : std::numeric_limits<double>::quiet_NaN()});
+      errors.push_back(
+          {.method = methods_[m],
+           .column = options_.columns[c],
+           .rows = scored_[c],
+           .mean_absolute = sums.absolute / rows,
+           .root_mean_square = std::sqrt(sums.squares / rows),
+           .relative = std::sqrt(sums.squares / sums_[c].squares),
+           .coverage = static_cast<double>(sums.inside) / intervals,
+           .width = sums.widths / intervals,
+           .loss = HasIntervals(static_cast<std::int64_t>(m))
+                       ? forecasters_[m - naive_.size()].MeanLoss(static_cast<std::int64_t>(c))
+                       : std::numeric_limits<double>::quiet_NaN()});
     }
   }
   return errors;

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/real/forecaster.h"
 #include "experiments/real/naive.h"
 #include "experiments/real/named_recipe.h"
+#include "ttr/forecast.h"
 
 namespace ttr::experiments {
 

@@ -1,6 +1,7 @@
 // A saved run of forecasts: one safetensors file. The memories' tensors and metadata have "I."
 // before their names where there are several (one alone is a file that AssociativeMemory::Load
 // reads); the rest is JSON in the metadata "extra.forecast".
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "experiments/real/forecast.h"
@@ -112,12 +113,29 @@ ForecastOptions SavedOptions(const std::filesystem::path& path) {
   return Undamaged(path, [&] { return OptionsOf(RunJson(path, file).at("options")); });
 }
 
+nlohmann::json Naive::Save() const { return {{"ring", ring_}, {"next", next_}}; }
+
+void Naive::Load(const nlohmann::json& saved) {
+  std::vector<double> ring;  // JSON has no NaN: null stands for it
+  for (const Json& item : saved.at("ring")) {
+    ring.push_back(item.is_null() ? std::numeric_limits<double>::quiet_NaN() : item.get<double>());
+  }
+  const auto next = saved.at("next").get<std::int64_t>();
+  if (ring.size() != ring_.size() || next < 0 || next >= reach_) {
+    throw Error("resume", "the naive forecaster's buffer",
+                std::to_string(ring_.size()) + " numbers", std::to_string(ring.size()));
+  }
+  ring_ = ring;
+  next_ = next;
+}
+
 void ForecastRun::Save(const std::filesystem::path& path) const {
   if (forecasters_.empty()) throw Error("save", "--memory", "given", "absent: nothing to save");
   Json naive = Json::array();
   for (const Naive& method : naive_) naive.push_back(method.Save());
   Json forecasters = Json::array();
-  for (const Forecaster& forecaster : forecasters_) forecasters.push_back(forecaster.Save());
+  for (const Forecaster& forecaster : forecasters_)
+    forecasters.push_back(Json::parse(forecaster.Save()));
   const Json run = {
       {"options", OptionsJson(options_)}, {"naive", naive}, {"forecasters", forecasters}};
 
@@ -159,7 +177,7 @@ void ForecastRun::Resume(const std::filesystem::path& path) {
             ToString(here.recipe()) + " with keys of " + std::to_string(here.sizes().key_dim),
             ToString(memory.recipe()) + " with keys of " + std::to_string(memory.sizes().key_dim));
       }
-      forecasters_[i].Load(std::move(memory), saved.at("forecasters").at(i));
+      forecasters_[i].Load(std::move(memory), saved.at("forecasters").at(i).dump());
     }
   });
 }

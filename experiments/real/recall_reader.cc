@@ -28,7 +28,7 @@ std::int64_t Size(Axis axis, std::int64_t tokens, std::int64_t dim) {
 }
 
 // A gate as a tensor full of its constant.
-Tensor Filled(const ConstantGate& gate, std::int64_t tokens, std::int64_t dim) {
+Tensor Filled(const forecasting::ConstantGate& gate, std::int64_t tokens, std::int64_t dim) {
   std::vector<std::int64_t> shape;
   for (const Axis axis : gate.shape) shape.push_back(Size(axis, tokens, dim));
   Tensor tensor(DType::kFloat64, Shape(shape));
@@ -41,7 +41,7 @@ Tensor Filled(const ConstantGate& gate, std::int64_t tokens, std::int64_t dim) {
 RecallReader::RecallReader(const Recipe& recipe, std::int64_t dim, const GateConstants& constants)
     : layer_(recipe),
       dim_(dim),
-      gates_(ConstantInputs(recipe, constants)),
+      gates_(forecasting::ConstantInputs(recipe, constants)),
       before_(recipe.reading.read == Read::kBefore),
       grows_(KeepsPairs(recipe)) {
   // What the recipe asks of these sizes shows now rather than in the text.
@@ -80,7 +80,7 @@ void RecallReader::Run(std::span<const T> embeddings, std::span<T> answers) {
   started_ = true;
   Inputs inputs{.q = rows(1), .k = rows(before_ ? 1 : 2), .v = rows(before_ ? 0 : 1)};
   std::vector<Tensor> constants;
-  for (const ConstantGate& gate : gates_) {
+  for (const forecasting::ConstantGate& gate : gates_) {
     if (gate.is_key) {
       inputs.*gate.view = inputs.k;
     } else {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "experiments/real/constant_gates.h"
+#include "src/forecast/constant_gates.h"
 #include "ttr/layer.h"
 
 namespace ttr::experiments {
@@ -36,7 +36,7 @@ class RecallReader {
 
   Layer layer_;
   std::int64_t dim_;
-  std::vector<ConstantGate> gates_;
+  std::vector<forecasting::ConstantGate> gates_;
   bool before_;
   bool grows_;
   bool started_ = false;  // has read a block

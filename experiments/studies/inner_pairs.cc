@@ -8,7 +8,7 @@
 #include "experiments/data/input.h"
 #include "experiments/data/table.h"
 #include "experiments/data/text.h"
-#include "experiments/real/lag_window.h"
+#include "src/forecast/lag_window.h"
 #include "ttr/error.h"
 
 namespace ttr::experiments {
@@ -44,10 +44,10 @@ PairStream PairsOfSeries(const std::string& path, const std::string& column, std
                          std::int64_t limit) {
   Input input(path);
   TableReader table(input.stream(), input.name(), {.columns = {column}});
-  LagWindow window(lags, 1, Units::kWindow);
+  forecasting::LagWindow window(lags, 1, Units::kWindow);
   PairStream pairs{.key_dim = lags, .value_dim = 1, .k = {}, .v = {}, .q = {}};
   TableRow row;
-  LagKey key;
+  forecasting::LagKey key;
   for (std::int64_t t = 0; t < limit && table.Next(row);) {
     const bool missing = std::isnan(row.values[0]);
     if (missing && window.empty()) continue;

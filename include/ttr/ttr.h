@@ -7,6 +7,7 @@
 #include "ttr/error.h"       // IWYU pragma: export
 #include "ttr/executor.h"    // IWYU pragma: export
 #include "ttr/features.h"    // IWYU pragma: export
+#include "ttr/forecast.h"    // IWYU pragma: export
 #include "ttr/gates.h"       // IWYU pragma: export
 #include "ttr/inputs.h"      // IWYU pragma: export
 #include "ttr/layer.h"       // IWYU pragma: export

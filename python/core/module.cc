@@ -40,6 +40,7 @@ NB_MODULE(_core, module) {
   BindDecoder(module);
   BindStatePool(module);
   BindMemory(module);
+  BindForecaster(module);
   module.def(
       "target", [] { return std::string(ttr::ChosenTarget()); },
       "The SIMD target that kernels run on; the variable TTR_TARGET forces another.");

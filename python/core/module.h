@@ -44,6 +44,7 @@ void BindRecipe(nanobind::module_& module);
 void BindLayer(nanobind::module_& module);
 void BindDecoder(nanobind::module_& module);
 void BindStatePool(nanobind::module_& module);
+void BindForecaster(nanobind::module_& module);
 void BindMemory(nanobind::module_& module);
 
 }  // namespace ttr::python

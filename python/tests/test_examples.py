@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,15 @@ def test_server(capsys: pytest.CaptureFixture[str]) -> None:
     steps = [int(n) for n in re.findall(r"steps: (\d+)", printed)]
     assert steps[4] < 0.7 * steps[3]  # guesses were right
     assert "prompt tokens from the cache" in printed
+
+
+def test_panel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    pictures = tmp_path if shutil.which("ttr") else None
+    example = runpy.run_path(str(ROOT / "examples" / "panel" / "panel.py"))
+    error, naive, inside = example["main"](pictures)
+    assert error < 0.65 * naive and 0.87 < inside < 0.96
+    assert "40 series go on after 132 rows" in capsys.readouterr().out
+    if pictures is not None:
+        drawn = (pictures / "shop-00.svg").read_text(encoding="utf-8")
+        assert drawn.lstrip().startswith("<svg") and "to come, 90 %" in drawn

@@ -10,14 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "experiments/real/bandwidth.h"
 #include "experiments/real/forecast.h"
 #include "experiments/real/forecast_report.h"
+#include "src/forecast/bandwidth.h"
 #include "tests/experiments/real_series.h"
 #include "tests/experiments/report_support.h"
 #include "ttr/error.h"
 
 namespace ttr::experiments {
+
+using namespace forecasting;
 namespace {
 
 constexpr std::size_t kCount = BandwidthSelector::kRatios.size();

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/real/forecaster.h"
 #include "experiments/real/naive.h"
 #include "tests/experiments/real_series.h"
 #include "ttr/error.h"
+#include "ttr/forecast.h"
 #include "ttr/util/random.h"
 
 namespace ttr::experiments {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "experiments/real/forecast.h"
-#include "experiments/real/forecaster.h"
 #include "tests/experiments/real_series.h"
 #include "tests/experiments/report_support.h"
 #include "ttr/error.h"
+#include "ttr/forecast.h"
 #include "ttr/zoo.h"
 
 namespace ttr::experiments {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "experiments/real/forecaster.h"
 #include "tests/experiments/real_series.h"
 #include "ttr/error.h"
+#include "ttr/forecast.h"
 #include "ttr/util/random.h"
 
 namespace ttr::experiments {
@@ -144,7 +144,7 @@ TEST(Interval, DecayOfTheResidualsIsTheRecipesUnlessGiven) {
       double forecast = 0;
       forecaster.Next({&row, 1}, {&forecast, 1});
     }
-    return forecaster.residuals()[0].EffectiveSamples();
+    return forecaster.EffectiveErrors(0);
   };
   EXPECT_EQ(samples("rls", {}), 300 - 2 - 4);
   EXPECT_NEAR(samples("weighted_rls{decay: 0.95}", {}), 39, 1e-4);

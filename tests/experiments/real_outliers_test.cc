@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "experiments/real/forecast.h"
-#include "experiments/real/forecaster.h"
-#include "experiments/real/outliers.h"
+#include "src/forecast/lag_window.h"
+#include "src/forecast/outliers.h"
 #include "tests/experiments/real_series.h"
 #include "tests/experiments/report_support.h"
+#include "ttr/forecast.h"
 
 namespace ttr::experiments {
+
+using namespace forecasting;
 namespace {
 
 constexpr const char* kMemories[] = {

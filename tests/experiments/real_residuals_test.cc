@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "experiments/real/residuals.h"
-#include "experiments/real/student_t.h"
+#include "src/forecast/residuals.h"
+#include "src/forecast/student_t.h"
 #include "ttr/error.h"
 #include "ttr/util/random.h"
 
 namespace ttr::experiments {
+
+using namespace forecasting;
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "experiments/real/forecaster.h"
+#include "ttr/forecast.h"
 #include "ttr/util/random.h"
 
 namespace ttr::experiments {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,22 @@ def test_frames(library: str) -> None:
     assert ahead["unique_id"].to_list() == expected["unique_id"].tolist()
     np.testing.assert_array_equal(np.asarray(ahead["ds"]), expected["ds"])
     np.testing.assert_array_equal(ahead[MODEL].to_numpy(), expected[MODEL])
+
+
+def test_arrow_and_parquet(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    frame = arrow.table({**LONG, "price": np.zeros(len(LONG["y"]))})
+    parquet.write_table(frame, tmp_path / "panel.parquet")
+    expected = fitted(ahead=4).forecast(4, level=0.9)
+    for given in (frame.drop_columns("price"), tmp_path / "panel.parquet"):
+        ahead = fitted(given, ahead=4).forecast(4, level=0.9)
+        assert isinstance(ahead, arrow.Table) and ahead.column_names == list(expected)
+        for name, column in expected.items():
+            np.testing.assert_array_equal(ahead[name].to_numpy(), column)
+    with pytest.raises(ValueError, match="and no others but has .*'price'"):
+        fitted(frame)
 
 
 @pytest.mark.parametrize("names", [[7, 3], ["x", 3], [(1, "x"), (1, "y")], ["x", "y"]])

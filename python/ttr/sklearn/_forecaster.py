@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import copy
+import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
-from ._leads import LeadErrors
-from ._memory import RowMemory
+from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
 from ._panel import ForecasterPanel
+from ._plot import picture
 from ._reader import Reader
-from ._residuals import PredictiveResiduals, check_level
+from ._residuals import check_level
 from ._rows import (
     are_texts,
+    check_among,
     check_count,
     check_horizon,
     check_labels,
     check_number,
     check_row,
     check_series,
+    counts_of,
     labels_of,
 )
-from ._window import LagWindow
+from ._watch import warn_of_coverage
 
 
 class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
@@ -45,7 +47,9 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     recipe : as for `StreamingRegressor`
-    lags, horizon : int >= 1
+    lags : int >= 1, or some of them
+        16: the last 16 rows; [1, 12, 13]: those rows alone, rising.
+    horizon : int >= 1
     units : "window" or "raw"
         "window": relative to each window's mean and length, so that a shift of the data or a factor
         changes forecasts by just that. "raw": the data as they are.
@@ -56,6 +60,19 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     ahead : int or None
         Rows ahead that have intervals. Errors beyond the horizon are measured while rows are read: that
         takes an answer of the memory for each such row at every row (64 at most). None: the horizon.
+    strategy : "recursive" or "direct"
+        How rows between the next and the horizon are forecast. "recursive": by the one memory of
+        rows `horizon` ahead, from earlier rows. "direct": by a memory for each of 1 .. horizon, every
+        one with intervals of its own errors.
+    differences : seasons
+        [1]: the memory reads x_t - x_{t-1}; [1, 12]: also those of such differences twelve rows apart.
+        Forecasts and intervals are of the rows all the same. Horizon 1.
+    log : bool
+        The memory reads logarithms of rows, all above 0. Forecasts are medians then.
+    intervals : "student" or "conformal"
+        "student": forecast +- q s of `forecast_interval`. "conformal": quantiles of the sizes of the
+        last 250 errors, at a rank that follows what was covered: they assume no distribution, and
+        a spike is forgotten 250 rows later.
 
     Attributes
     ----------
@@ -77,7 +94,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self,
         recipe: Any = "rls{ridge: 0.1}",
         *,
-        lags: int = 16,
+        lags: int | Sequence[int] = 16,
         horizon: int = 1,
         units: str = "window",
         step: float = 0.5,
@@ -86,6 +103,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.01,
         interval_decay: float | None = None,
         ahead: int | None = None,
+        strategy: str = "recursive",
+        differences: Sequence[int] = (),
+        log: bool = False,
+        intervals: str = "student",
     ) -> None:
         self.recipe = recipe
         self.lags = lags
@@ -97,6 +118,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.interval_decay = interval_decay
         self.ahead = ahead
+        self.strategy = strategy
+        self.differences = differences
+        self.log = log
+        self.intervals = intervals
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -117,15 +142,15 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def fit_panel(self, table: Any, freq: Any = None) -> ForecasterPanel:
         """A forecaster with these options for each series of a long table; this one stays as it is.
 
-        table : frame (pandas, polars) or {column: array} of `unique_id`, `ds` and `y`
+        table : frame (pandas, polars, pyarrow), path of a Parquet file or {column: array} of `unique_id`, `ds` and `y`
             A row is one value of one series. Rows may stand in any order: each series is read by
             rising `ds`, numbers or dates. NaN or None in y is missing, as is a row that is not there.
         freq : what lies between two stamps
             A number, a timedelta64, or a text as "7D", "1M", "15m", "B" (weekdays); None: what most
             rows of the table have between them (dates by months, weekdays or a fixed time).
 
-        Series with too few rows are there without forecasts, `reasons_` says why. As fast as a loop
-        over series. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
+        Series with too few rows are there without forecasts, `reasons_` says why. All
+        series are read in one call, on all cores. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
         steps; infinity; an id that is missing; other columns.
         """
         return ForecasterPanel(self, table, freq)
@@ -142,7 +167,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         row = self._row(y)
         if np.isinf(row).any():
             raise ValueError(f"[learn_one] y must be finite or NaN but has infinity: {y}")
-        self.forecasts_ = self.reader_.read(row)[None]
+        self.forecasts_ = self.reader_.read(row[None])
 
     def predict(self, X: Any) -> Array:
         """The rows of a table that follows what was read, each forecast from the rows before it,
@@ -152,7 +177,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         check_horizon(X)
         rows = self._table("predict", X, None, reset=False)
         reader = copy.deepcopy(self.reader_)
-        forecasts = np.array([reader.read(row) for row in rows])
+        forecasts = reader.read(rows)
         return forecasts[:, 0] if np.ndim(X) == 1 else forecasts
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -171,25 +196,64 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         """The next rows, [steps, columns], as many as one likes. Beyond the horizon they go on by
         recursion: forecasts stand in for the rows they are made from, one after the other. ValueError
         where too few rows were read for the first."""
-        return self._ahead(steps)[0]
+        self._check_ahead(steps)
+        return self.reader_.ahead(steps)
 
     def forecast_interval(self, steps: int = 1, level: float = 0.95) -> tuple[Array, Array]:
         """Bounds between which the values of each of the next rows are expected with probability
-        `level`, [steps, columns] each. forecast +- q s: s is the root mean square of the
+        `level`, [steps, columns] each. `intervals` "student": forecast +- q s: s is the root mean square of the
         forecaster's own errors, without its first 2 lags columns forecasts, q the quantile of
         Student's t. Beyond the horizon, up to `ahead`, s is that of forecasts which went on so far.
         NaN where no error is known yet, and with a warning beyond `ahead`: nobody has measured those.
         """
         check_level(level)
-        forecasts, margins = self._ahead(steps, level)
-        return forecasts - margins, forecasts + margins
+        self._check_ahead(steps)
+        measured = max(self.horizon, self.ahead or 1)
+        if steps > measured:
+            warnings.warn(
+                f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
+                f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
+                stacklevel=2,
+            )
+        return self.reader_.bounds(level, steps)
+
+    def coverage(self, X: Any, level: float = 0.95) -> float:
+        """The share of the rows that follow that lie inside of their intervals, each made `horizon` rows
+        before; the forecaster stays where it is. NaN where none had bounds. Warns (RuntimeWarning)
+        where that is further from the level than chance explains: the promise is not kept."""
+        check_level(level)
+        rows = self._table("coverage", X, None, reset=False)
+        self._check_ahead(1)
+        reader, ahead = copy.deepcopy(self.reader_), self.horizon
+        bounds = []
+        for row in rows:
+            bounds.append([bound[ahead - 1] for bound in reader.bounds(level, ahead)])
+            reader.read(row[None])
+        lower, upper = np.moveaxis(np.array(bounds)[: len(rows) - ahead + 1], 1, 0)
+        return warn_of_coverage("coverage", rows[ahead - 1 :], lower, upper, level, ahead)
+
+    def plot(self, X: Any, steps: int = 1, level: float = 0.95) -> str:
+        """A picture (SVG, for light and dark pages): the first column of the rows that were read last,
+        X or the end of it, their forecasts as they were made, the next steps with bounds, and the
+        errors. Drawn by the command `ttr`; RuntimeError: it is not on the path."""
+        rows = self._table("plot", X, None, reset=False)
+        self._check_ahead(steps)
+        check_level(level)
+        return picture(self, rows[:, 0], steps, level)
+
+    @property
+    def condition_(self) -> float:
+        """The condition of the memory's Gram matrix, as `ttr forecast` prints it; inf where it is
+        singular, which is the rule with units "window" and harmless (docs/forecast.md)."""
+        check_is_fitted(self, "reader_")
+        return self.reader_.condition
 
     def predict_one(self) -> float | dict[Any, float]:
         """The next row as `learn_one` takes it: a number, or {column: number}. NaN before there were
         enough rows."""
         if not hasattr(self, "reader_"):
             return float("nan")
-        row = self.reader_.pending()[0].tolist()
+        row = self.reader_.pending().tolist()
         if len(row) == 1 and not self._by_name:
             return float(row[0])
         return dict(zip(self._names(), row))
@@ -204,11 +268,11 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def _learn(self, op: str, X: Any, y: Any, reset: bool) -> StreamingForecaster:
         rows = self._table(op, X, y, reset)
         reader = self._reader(rows.shape[1]) if reset else self.reader_
-        forecasts = np.array([reader.read(row) for row in rows])
-        needed = self.lags + self.horizon
+        forecasts = reader.read(rows)
+        needed = self._needed() + 1
         if op == "fit" and reader.rows < needed:
             raise ValueError(
-                f"[fit] X must have at least lags + horizon = {needed} samples but has {reader.rows} "
+                f"[fit] X must have at least lags + horizon{self._behind()} = {needed} samples but has {reader.rows} "
                 f"sample{'s' * (reader.rows != 1)} of known values: take fewer lags, or partial_fit"
             )
         if reset:
@@ -257,45 +321,59 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self._by_name = True
         return np.array([y.get(name, np.nan) for name in names], np.float64)
 
+    def _of_one_column(self) -> StreamingForecaster:
+        """A new one with these options, which has read nothing yet."""
+        new = StreamingForecaster(**self.get_params(deep=False))
+        new.reader_, new._labels, new._by_name = self._reader(1), None, False
+        new.n_features_in_ = 1
+        return new
+
     def _reader(self, columns: int) -> Reader:
         if self.units not in ("window", "raw"):
             raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
-        for name in ("lags", "horizon"):
-            check_count("sklearn", name, getattr(self, name))
+        check_count("sklearn", "horizon", self.horizon)
+        check_among("strategy", self.strategy, ("recursive", "direct"))
+        check_among("intervals", self.intervals, ("student", "conformal"))
+        lags = counts_of("lags", self.lags)
+        differences = [] if len(self.differences) == 0 else counts_of("differences", self.differences)
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
-        fading = interval_decay_of(self.interval_decay, decay_of(recipe, constants))
-        skip = 2 * self.lags * columns
-        leads = None
+        gates_of(recipe, constants)  # ValueError: none that is a constant
         if self.ahead is not None:
             check_count("sklearn", "ahead", self.ahead)
-            if self.ahead > self.horizon:
-                leads = LeadErrors(columns, self.horizon, self.ahead, fading, skip)
         return Reader(
-            RowMemory(recipe, constants, self.lags * columns, columns),
-            LagWindow(self.lags, columns, self.units),
-            PredictiveResiduals(fading, columns, skip),
-            self.horizon,
-            leads,
+            recipe,
+            constants,
+            lags=lags[-1],
+            sparse_lags=[] if isinstance(self.lags, numbers.Integral) else lags,
+            columns=columns,
+            horizon=self.horizon,
+            ahead=0 if self.ahead is None else self.ahead,
+            raw=self.units == "raw",
+            interval_decay=interval_decay_of(self.interval_decay, decay_of(recipe, constants)),
+            differences=differences,
+            conformal=_RECENT if self.intervals == "conformal" else 0,
+            direct=self.strategy == "direct",
+            logarithm=bool(self.log),
         )
 
-    def _ahead(self, steps: int, level: float | None = None) -> tuple[Array, Array]:
+    def _needed(self) -> int:
+        """Rows before the first forecast."""
+        return counts_of("lags", self.lags)[-1] + self.horizon - 1 + int(sum(self.differences))
+
+    def _behind(self) -> str:
+        return " + differences" if len(self.differences) else ""
+
+    def _check_ahead(self, steps: int) -> None:
         check_is_fitted(self, "reader_")
         check_count("forecast", "steps", steps, ": all rows up to the last one come")
-        needed = self.lags + self.horizon - 1
+        needed = self._needed()
         if self.reader_.rows < needed:
             raise ValueError(
                 f"[forecast] rows read must be at least {needed}, for {self.lags} lags, but are "
                 f"{self.reader_.rows}: read more (partial_fit, learn_one), or take fewer lags"
             )
-        margins = np.full((steps, self.n_features_in_), np.nan)
-        if level is not None:
-            margins = self.reader_.margins(level, steps)
-            measured = max(self.horizon, self.ahead or 1)
-            if steps > measured:
-                warnings.warn(
-                    f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
-                    f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
-                    stacklevel=3,
-                )
-        return self.reader_.ahead(steps), margins
+
+
+#: Errors behind conformal intervals.
+_RECENT = 250

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib.util
 import operator
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,25 +27,56 @@ class Series:
     rows: NDArray[np.int64]  # where they stand in the table, from 0
 
 
+@dataclasses.dataclass
+class Rows:
+    """All series behind each other."""
+
+    codes: NDArray[np.int64]  # of the series
+    stamps: Stamps
+    values: Array
+    places: NDArray[np.int64]  # in the table
+
+
+def opened(op: str, table: Any) -> Any:
+    """The table, of a Parquet file that is named its three columns alone. ValueError: pyarrow is not there."""
+    if not isinstance(table, (str, os.PathLike)):
+        return table
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"[{op}] table must be a frame where pyarrow is not installed but is {table}")
+    from pyarrow import parquet
+
+    there = parquet.read_schema(table).names
+    return parquet.read_table(table, columns=[name for name in COLUMNS if name in there])
+
+
 def split(op: str, table: Any) -> list[Series]:
     """The series of a table, in the order in which it has them. ValueError that names what is no such
     table, and the id and the row that is to blame."""
     ids, stamps, values = _columns(op, table)
-    places: dict[Any, list[int]] = {}
-    for row, name in enumerate(ids.tolist()):
+    names, codes = _coded(op, ids)
+    order = np.lexsort((stamps, codes))
+    codes, stamps, values = codes[order], stamps[order], values[order]
+    _check_rows(op, names, Rows(codes, stamps, values, order))
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    parts = zip(names, np.split(stamps, ends), np.split(values, ends), np.split(order, ends))
+    return [Series(*part) for part in parts]
+
+
+def _coded(op: str, ids: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The names in their order, and the place among them of every row's. ValueError: a row without."""
+    starts = np.arange(len(ids))
+    if ids.dtype != object:  # of rows that follow each other the first will do
+        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    places: dict[Any, int] = {}
+    names = ids[starts].tolist()
+    codes = np.fromiter((places.setdefault(name, len(places)) for name in names), np.int64)
+    for name, place in places.items():
         if name is None or operator.eq(name, name) is not True:  # NaN, NA
+            row = starts[np.flatnonzero(codes == place)[0]]
             raise ValueError(
                 f"[{op}] unique_id must be there in every row but is missing in row {row}"
             )
-        places.setdefault(name, []).append(row)
-    series = []
-    for name, found in places.items():
-        rows = np.array(found)
-        rows = rows[np.argsort(stamps[rows], kind="stable")]
-        one = Series(name, stamps[rows], values[rows], rows)
-        _check_rows(op, one)
-        series.append(one)
-    return series
+    return list(places), np.repeat(codes, np.diff(np.append(starts, len(ids))))
 
 
 def check_spacing(series: list[Series], spacing: Spacing | None) -> None:
@@ -68,19 +101,20 @@ def filled(op: str, one: Series, known: Stamps, spacing: Spacing) -> Array:
     stamps = np.concatenate([known[-1:], one.stamps])
     steps = spacing.between(stamps)
     behind = len(known[-1:])  # of the first step is a row of before
-    for i, step in enumerate(steps):
+    wrong = np.flatnonzero(~((steps >= 1) & (steps <= MOST)))
+    if len(wrong):
+        i = wrong[0]
         row = one.rows[i + 1 - behind]
         before = f"row {one.rows[i - behind]}" if i >= behind else "what was learned"
-        if not step >= 1:
+        if not steps[i] >= 1:
             raise ValueError(
                 f"[{op}] ds of {one.name!r} must come every {spacing} but row {row} ({stamps[i + 1]}) comes "
                 f"behind {before} ({stamps[i]}): sort out the stamp, or give freq"
             )
-        if step > MOST:
-            raise ValueError(
-                f"[{op}] ds of {one.name!r} must leave out at most {MOST} rows but row {row} "
-                f"({stamps[i + 1]}) comes {step:.0f} steps behind {before} ({stamps[i]})"
-            )
+        raise ValueError(
+            f"[{op}] ds of {one.name!r} must leave out at most {MOST} rows but row {row} "
+            f"({stamps[i + 1]}) comes {steps[i]:.0f} steps behind {before} ({stamps[i]})"
+        )
     places = np.cumsum(np.append(0 if behind == 0 else [], steps)).astype(np.int64) - behind
     values = np.full(places[-1] + 1, np.nan)
     values[places] = one.values
@@ -91,7 +125,8 @@ def filled(op: str, one: Series, known: Stamps, spacing: Spacing) -> Array:
 
 
 def _columns(op: str, table: Any) -> tuple[NDArray[Any], Stamps, Array]:
-    names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", []))
+    frame = getattr(table, "column_names", getattr(table, "columns", []))  # pyarrow's are names
+    names = list(table) if isinstance(table, Mapping) else list(frame)
     if set(names) != set(COLUMNS):
         raise ValueError(
             f"[{op}] table must be a frame or a dictionary with the columns {', '.join(COLUMNS)} and no "
@@ -131,25 +166,29 @@ def _values(op: str, values: NDArray[Any]) -> Array:
     return values.astype(np.float64)
 
 
-def _check_rows(op: str, one: Series) -> None:
-    missing = np.flatnonzero(~np.isfinite(one.stamps))  # NaT is not
+def _check_rows(op: str, names: list[Any], rows: Rows) -> None:
+    missing = np.flatnonzero(~np.isfinite(rows.stamps))  # NaT is not
     if len(missing):
-        row, stamp = one.rows[missing[0]], one.stamps[missing[0]]
+        at = missing[0]
         raise ValueError(
-            f"[{op}] ds of {one.name!r} must be there in every row but is {stamp} in row {row}"
+            f"[{op}] ds of {names[rows.codes[at]]!r} must be there in every row but is {rows.stamps[at]} "
+            f"in row {rows.places[at]}"
         )
-    twice = np.flatnonzero(one.stamps[1:] == one.stamps[:-1])
+    same = (rows.stamps[1:] == rows.stamps[:-1]) & (rows.codes[1:] == rows.codes[:-1])
+    twice = np.flatnonzero(same)
     if len(twice):
-        first, second = one.rows[twice[0] : twice[0] + 2]
+        at = twice[0]
+        first, second = rows.places[at : at + 2]
         raise ValueError(
-            f"[{op}] ds of {one.name!r} must differ from row to row but rows {first} and {second} are both "
-            f"of {one.stamps[twice[0]]}"
+            f"[{op}] ds of {names[rows.codes[at]]!r} must differ from row to row but rows {first} and "
+            f"{second} are both of {rows.stamps[at]}"
         )
-    endless = np.flatnonzero(np.isinf(one.values))
+    endless = np.flatnonzero(np.isinf(rows.values))
     if len(endless):
-        row = one.rows[endless[0]]
+        at = endless[0]
         raise ValueError(
-            f"[{op}] y of {one.name!r} must be finite or missing but is infinite in row {row}"
+            f"[{op}] y of {names[rows.codes[at]]!r} must be finite or missing but is infinite in row "
+            f"{rows.places[at]}"
         )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ._long import Series, check_spacing, filled, split
+from ._long import Series, check_spacing, filled, opened, split
+from ._reader import read_tables
 from ._residuals import check_level
 from ._rows import check_count
 from ._stamps import Spacing, Stamps, spacing_from, spacing_of
@@ -22,7 +23,8 @@ class ForecasterPanel:
     """Forecasters of the series of one table, all with the same options.
 
     A table is long, as forecasting libraries have it: a row says that series `unique_id` had the value
-    `y` at `ds`. A dictionary of arrays, or a frame (pandas, polars); forecasts come as the same.
+    `y` at `ds`. A dictionary of arrays, or a frame (pandas, polars, pyarrow); forecasts come as the same.
+    The path of a Parquet file is read by pyarrow, those three columns of it.
 
     Attributes
     ----------
@@ -34,6 +36,7 @@ class ForecasterPanel:
     """
 
     def __init__(self, forecaster: StreamingForecaster, table: Any, freq: Any = None) -> None:
+        table = opened("fit_panel", table)
         series = split("fit_panel", table)
         self.freq_ = _spacing(series, freq)
         self._kind = type(table)
@@ -46,7 +49,7 @@ class ForecasterPanel:
     def partial_fit(self, table: Any) -> ForecasterPanel:
         """Goes on with more rows, each behind those of its series; series may be new. ValueError, and
         nothing learned: as `fit_panel`, and rows that are not behind what is there."""
-        series = split("partial_fit", table)
+        series = split("partial_fit", opened("partial_fit", table))
         if (series[0].stamps.dtype.kind == "M") != self._dated:
             kinds = ("dates", "numbers") if self._dated else ("numbers", "dates")
             raise ValueError(f"[partial_fit] ds must be {kinds[0]} as before but are {kinds[1]}")
@@ -72,7 +75,7 @@ class ForecasterPanel:
     def reasons_(self) -> dict[Any, str]:
         found = {}
         for name, forecaster in self.forecasters_.items():
-            needed, rows = forecaster.lags + forecaster.horizon - 1, forecaster.n_seen_
+            needed, rows = forecaster._needed(), forecaster.n_seen_
             if rows < needed:
                 found[name] = (
                     f"{needed} rows from the first value on are needed, and {rows} are there"
@@ -87,9 +90,13 @@ class ForecasterPanel:
         rows = {one.name: filled(op, one, known[one.name], self.freq_) for one in series}
         for one in series:
             if one.name not in self.forecasters_:
-                self.forecasters_[one.name] = clone(self._forecaster)
-            self.forecasters_[one.name].partial_fit(rows[one.name])
+                self.forecasters_[one.name] = self._forecaster._of_one_column()
             self._stamps[one.name] = np.concatenate([known[one.name], one.stamps])[-_KEPT:]
+        forecasters = [self.forecasters_[one.name] for one in series]
+        tables = [rows[one.name][:, None] for one in series]
+        forecasts = read_tables([one.reader_ for one in forecasters], tables)
+        for forecaster, made in zip(forecasters, forecasts):
+            forecaster.forecasts_ = made
 
     def _ahead(self, name: Any, steps: int, levels: list[float], silent: bool) -> dict[str, Any]:
         forecaster, missing = self.forecasters_[name], np.full(steps, np.nan)
@@ -115,6 +122,8 @@ class ForecasterPanel:
         """In the kind of table that was learned."""
         if issubclass(self._kind, Mapping):
             return columns
+        if hasattr(self._kind, "from_pydict"):  # pyarrow
+            return self._kind.from_pydict(columns)
         return self._kind({n: c.tolist() if c.dtype == object else c for n, c in columns.items()})
 
 

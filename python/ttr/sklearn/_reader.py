@@ -1,137 +1,125 @@
-"""What a forecaster knows while it reads a table."""
+"""What a forecaster knows while it reads a table: the library's, and the naive forecasts beside it."""
 
 from __future__ import annotations
 
-import collections
-import copy
-import dataclasses
+from typing import Any
 
 import numpy as np
 
-from ._constants import Array
-from ._leads import LeadErrors
-from ._memory import RowMemory
-from ._outliers import Outliers
-from ._residuals import PredictiveResiduals
-from ._window import LagWindow, Window
-
-
-@dataclasses.dataclass
-class _Asked:
-    """A forecast whose row has not come yet."""
-
-    window: Window
-    forecast: Array
+from .._core import Forecaster, read_all
+from ._constants import Array, Constants
 
 
 class Reader:
     """At row t the memory holds the pairs (window that ends at row i - h,
-    row i) of all rows i <= t, and is asked with the window that ends at row t."""
+    row i) of all rows i <= t, and is asked with the window that ends at row t.
+
+    ``direct``: a memory for each of the horizons 1 .. h, where forecasts of more than one row are
+    asked for; else those beyond the horizon go on by recursion. ``logarithm``: of what is read, whose
+    forecasts and bounds are exponentials.
+    """
 
     def __init__(
         self,
-        memory: RowMemory,
-        window: LagWindow,
-        residuals: PredictiveResiduals,
+        recipe: Any,
+        constants: Constants,
+        *,
+        columns: int,
         horizon: int,
-        leads: LeadErrors | None = None,
+        direct: bool = False,
+        logarithm: bool = False,
+        **options: Any,
     ) -> None:
-        columns = memory.value_dim
-        self._memory, self._window, self._residuals = memory, window, residuals
-        self._horizon, self._lags = horizon, memory.key_dim // columns
-        self._raw = window.raw
-        self._outliers = Outliers(memory.recipe, self._lags, horizon)
-        self._leads = leads
-        self._asked: collections.deque[_Asked] = collections.deque()
-        self._gap = np.zeros(columns, np.int64)  # rows missing up to now, of each column
-        self._known = np.full((horizon, columns), np.nan)  # last values known, the oldest first
-        self.rows = 0
+        options = {**vars(constants), **options}
+        nearer = range(1, horizon) if direct else ()
+        self._logarithm = logarithm
+        # The last one is of the horizon itself.
+        self._all = [Forecaster(recipe, columns, horizon=h, **options) for h in (*nearer, horizon)]
+        self._known = np.full((horizon, columns), np.nan)  # the oldest first
 
-    def read(self, row: Array) -> Array:
-        """Takes a row of C values, NaN where missing. Returns the forecast of it, made h rows ago;
-        NaN where there was none."""
-        missing = np.isnan(row)
-        if self._window.empty and missing.any():
-            return np.full_like(row, np.nan)
-        self.rows += 1
-        asked = self._asked.popleft() if len(self._asked) == self._horizon else None
-        forecast = np.full_like(row, np.nan) if asked is None else asked.forecast
-        filled = self._filled(row, missing, forecast)
-        if asked is not None:
-            self._residuals.add((row - forecast)[None])
-            if not missing.all():
-                self._learn(asked, filled)
-        self._window.push(filled)
-        if self._window.full:
-            self._asked.append(self._ask(self._window))
-        if self._leads is not None:
-            self._leads.add(row)
-            if len(self._asked) == self._horizon and self._leads.begins:
-                self._leads.begin(self.ahead(self._leads.ahead)[self._horizon :])
-        self._known = self._next_known(self._known, row)
-        return forecast
+    @property
+    def rows(self) -> int:
+        """Read since the first that has a value in every column."""
+        return self._all[-1].rows
+
+    @property
+    def condition(self) -> float:
+        """That of the last memory's Gram matrix."""
+        return self._all[-1].condition
+
+    def read(self, rows: Array) -> Array:
+        """Takes rows [n, C], NaN where missing. Returns their forecasts, each made h rows ago; NaN
+        where there was none."""
+        return read_tables([self], [rows])[0]
 
     def pending(self) -> Array:
-        """The forecasts of the next h rows; NaN where there is none."""
-        rows = np.full_like(self._known, np.nan)
-        for row, asked in zip(rows[self._horizon - len(self._asked) :], self._asked):
-            row[:] = asked.forecast
-        return rows
+        """The forecast of the next row [C]; NaN where there is none."""
+        row: Array = self.ahead(1)[0]
+        return row
 
     def ahead(self, rows: int) -> Array:
-        """The forecasts of so many rows to come, [rows, columns]: those of the next h as they were
-        made, all others by recursion. A forecast takes its row's place in the window, one after the
-        other, and the memory learns nothing from it. There are h of them."""
-        forecasts = [asked.forecast for asked in self._asked]
-        window = copy.deepcopy(self._window)
-        for k in range(rows - len(forecasts)):
-            window.push(np.where(np.isfinite(forecasts[k]), forecasts[k], window.latest))
-            forecasts.append(self._ask(window).forecast)
-        return np.array(forecasts[:rows])
+        """The forecasts of so many rows to come, [rows, C]: those of the next h as they were made, all
+        others by recursion; the memory learns nothing from them."""
+        return self._back(self._nearest([one.ahead for one in self._all], rows))
+
+    def bounds(self, level: float, rows: int) -> tuple[Array, Array]:
+        """The intervals of so many rows to come, [rows, C] each; NaN where nobody has measured the
+        errors."""
+
+        def margins(one: Forecaster) -> Any:
+            return lambda rows: one.margins(level, rows)
+
+        forecasts = self._nearest([one.ahead for one in self._all], rows)
+        margin = self._nearest([margins(one) for one in self._all], rows)
+        return self._back(forecasts - margin), self._back(forecasts + margin)
 
     def repeated(self, rows: Array) -> Array:
         """The naive forecasts of the rows to come: the last value known h rows before."""
-        known, naive = self._known, []
-        for row in rows:
-            naive.append(known[0])
-            known = self._next_known(known, row)
-        return np.array(naive)
-
-    def margins(self, level: float, rows: int) -> Array:
-        """Half the widths of the intervals of so many rows to come, [rows, columns]; NaN where
-        nobody has measured the errors."""
-        margins = np.full((rows, self._memory.value_dim), np.nan)
-        margins[: self._horizon] = self._residuals.margin(level, self._horizon)
-        if self._leads is not None and rows > self._horizon:
-            measured = self._leads.margins(level)[: rows - self._horizon]
-            margins[self._horizon :][: len(measured)] = measured
-        return margins
+        return self._with_known(rows)[: len(rows)]
 
     @staticmethod
-    def _next_known(known: Array, row: Array) -> Array:
-        return np.concatenate([known[1:], np.where(np.isnan(row), known[-1], row)[None]])
+    def _nearest(answers: list[Any], rows: int) -> Array:
+        """Row k of the memory that knows it directly, the others of the last one."""
+        whole: Array = answers[-1](rows)
+        for k, answer in enumerate(answers[:-1][:rows]):
+            whole[k] = answer(k + 1)[k]
+        return whole
 
-    def _filled(self, row: Array, missing: Array, forecast: Array) -> Array:
-        self._gap = np.where(missing, self._gap + 1, 0)
-        if not missing.any():
-            return row
-        guess = np.where(np.isfinite(forecast), forecast, self._window.latest)
-        guess = np.where(self._gap > self._lags, self._window.mean(), guess)
-        return np.where(missing, guess, row)
+    def _to(self, rows: Array) -> Array:
+        """As the memories read them. ValueError: what has no logarithm."""
+        if not self._logarithm:
+            return rows
+        if (rows <= 0).any():
+            place = np.argwhere(rows <= 0)[0]
+            raise ValueError(
+                f"[forecast] X must be above 0 with log=True but is {rows[tuple(place)]} in row "
+                f"{place[0]}, column {place[1]}"
+            )
+        return np.log(rows)
 
-    def _learn(self, asked: _Asked, row: Array) -> None:
-        window = asked.window
-        if window.flat:
-            return
-        key, value = window.key.ravel(), self._window.to_memory(window, row)
-        if not self._raw:
-            forecast = self._window.to_memory(window, asked.forecast)
-            key, value = self._outliers.held(key, value, forecast)
-        self._memory.write(key[None], value[None])
+    def _back(self, rows: Array) -> Array:
+        with np.errstate(over="ignore"):  # a bound so far up is infinity
+            return np.exp(rows) if self._logarithm else rows
 
-    def _ask(self, of: LagWindow) -> _Asked:
-        window = of.key()
-        answer = np.zeros(self._memory.value_dim)  # the window's mean
-        if self._memory.count > 0 and (self._raw or not window.flat):
-            answer = self._memory.predict(window.key.ravel()[None])[0]
-        return _Asked(window, of.to_data(window, answer))
+    def _with_known(self, rows: Array) -> Array:
+        """The values known at the last h rows and at these."""
+        whole = np.concatenate([self._known, rows])
+        places = np.where(np.isnan(whole), 0, np.arange(len(whole))[:, None])
+        return np.take_along_axis(whole, np.maximum.accumulate(places, axis=0), axis=0)
+
+    def _know(self, rows: Array) -> None:
+        whole = np.flatnonzero(~np.isnan(rows).any(axis=1))
+        if np.isnan(self._known[-1]).any():  # rows before the first whole one do not count
+            rows = rows[whole[0] :] if len(whole) else rows[:0]
+        self._known = self._with_known(rows)[len(rows) :]
+
+
+def read_tables(readers: list[Reader], tables: list[Array]) -> list[Array]:
+    """`Reader.read` of every table by its reader, on all cores."""
+    read = [reader._to(rows) for reader, rows in zip(readers, tables)]
+    own = [(one, rows) for reader, rows in zip(readers, read) for one in reader._all]
+    every = read_all([one for one, _ in own], [rows for _, rows in own])
+    last = np.cumsum([len(reader._all) for reader in readers]) - 1
+    for reader, rows in zip(readers, tables):
+        reader._know(rows)
+    return [reader._back(every[i]) for reader, i in zip(readers, last)]

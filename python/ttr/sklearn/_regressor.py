@@ -165,6 +165,8 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+            if not weights.any():  # what scikit-learn's newer releases say
+                raise ValueError(f"[{op}] sample_weight must have a non-zero number but is all 0")
         return X, np.asarray(y, dtype=np.float64), weights
 
     def _values(self, op: str, y: Array) -> Array:

@@ -53,6 +53,19 @@ def check_count(op: str, name: str, number: Any, hint: str = "") -> None:
         raise ValueError(f"[{op}] {name} must be 1 or more, a whole number, but is {number!r}{hint}")
 
 
+def check_among(name: str, given: Any, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ValueError(f"[sklearn] {name} must be of {', '.join(known)} but is {given!r}")
+
+
+def counts_of(name: str, given: Any) -> list[int]:
+    """One count, or several. ValueError that names what is none."""
+    several = [given] if np.ndim(given) == 0 else list(given)
+    for one in several or [given]:
+        check_count("sklearn", name, one)
+    return [int(one) for one in several]
+
+
 # ---- What is no series ---------------------------------------------------------------------------
 
 

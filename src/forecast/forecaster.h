@@ -1,4 +1,4 @@
-/// One memory that forecasts the rows of a table while it reads them.
+/// What a Forecaster does.
 ///
 /// At row t the memory holds the pairs (window that ends at row i - n, row i) of all rows i <= t;
 /// it is asked with the window that ends at row t, and its answer is the forecast of row t + n,
@@ -36,64 +36,40 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "experiments/real/bandwidth.h"
-#include "experiments/real/constant_gates.h"
-#include "experiments/real/lag_window.h"
-#include "experiments/real/lead_errors.h"
-#include "experiments/real/outliers.h"
-#include "experiments/real/residuals.h"
+#include "src/forecast/bandwidth.h"
+#include "src/forecast/constant_gates.h"
+#include "src/forecast/differences.h"
+#include "src/forecast/lag_window.h"
+#include "src/forecast/lead_errors.h"
+#include "src/forecast/outliers.h"
+#include "src/forecast/residuals.h"
+#include "ttr/forecast.h"
 #include "ttr/memory.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
-struct ForecasterOptions {
-  std::int64_t lags = 1;
-  std::int64_t columns = 1;
-  std::int64_t horizon = 1;
-  std::int64_t ahead = 0;  ///< rows that Ahead() forecasts
-  Units units = Units::kWindow;
-  GateConstants gates{};
-  double interval = 0;        ///< level of the prediction intervals; 0: none
-  double interval_decay = 0;  ///< of the residuals' weights; 0: the recipe's own (ConstantDecay)
-  /// Bandwidths of what ReadsWithAnyBandwidth() are selected; else they are the recipe's.
-  bool selects_bandwidth = false;
-};
-
-/// What a least-squares memory rests on.
-struct FitQuality {
-  double samples = 0;    ///< (sum w)^2 / sum w^2 over the weights w of the pairs' ages
-  double condition = 0;  ///< AssociativeMemory::Condition()
-};
-
-class Forecaster {
+class MemoryForecaster {
  public:
   /// Throws Error for sizes below 1 and for recipes that cannot forecast.
-  Forecaster(const Recipe& recipe, const ForecasterOptions& options);
+  MemoryForecaster(const Recipe& recipe, const ForecasterOptions& options);
 
-  /// Reads a row of C values, NaN where missing. Writes the forecast of this row, made `horizon`
-  /// rows ago, into `forecast`; false, and NaN there, if none was made. The interval of that
-  /// forecast is forecast +- margin; [C], NaN where there is none, or empty where none is wanted.
+  // As Forecaster has them.
   bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {});
-
-  /// Writes the forecasts of the next `ahead` rows and half the widths of their intervals, [ahead,
-  /// C] each, NaN where there is none: the first `horizon` as they were made, all others from them.
-  /// False, and NaN everywhere, before there were lags + horizon - 1 rows.
   bool Ahead(std::span<double> forecasts, std::span<double> margins);
-
+  void Margins(double level, std::span<double> margins);
+  const ForecasterOptions& options() const { return options_; }
+  std::int64_t rows() const { return rows_; }
   const AssociativeMemory& memory() const { return memory_; }
-  /// Errors so far of every column; empty without intervals.
-  const std::vector<Residuals>& residuals() const { return residuals_; }
-  /// None where the memory carries no Gram matrix. O((lags C)^3).
   std::optional<FitQuality> Quality() const;
-  /// The bandwidth in use; none where none is selected.
   std::optional<double> Bandwidth() const;
+  std::string SaveText() const;
+  void LoadText(AssociativeMemory memory, std::string_view saved);
 
-  /// All beside the memory itself, as JSON.
-  nlohmann::json Save() const;
-  /// Takes over what was saved, of a forecaster with the same recipe and options.
-  void Load(AssociativeMemory memory, const nlohmann::json& saved);
+  /// Errors so far of every column; empty where they are not measured.
+  const std::vector<Residuals>& residuals() const { return residuals_; }
 
  private:
   struct Pending {
@@ -103,7 +79,10 @@ class Forecaster {
     std::vector<double> candidates;  // [bandwidth, C], in the memory's units; or empty
   };
 
+  nlohmann::json Save() const;
+  void Load(AssociativeMemory memory, const nlohmann::json& saved);
   void Fill(std::span<const double> row, std::span<const double> forecast);
+  std::span<const double> Differenced(std::span<const double> row);
   void Learn(const Pending& asked);
   void Ask();
   bool IsMean(const LagKey& window) const;
@@ -115,17 +94,19 @@ class Forecaster {
 
   ForecasterOptions options_;
   AssociativeMemory memory_;
-  LagWindow window_;
+  LagWindow window_;  // of differences, if any
+  Differences differences_;
   Outliers outliers_;
   bool erases_along_key_ = false;
+  std::int64_t rows_ = 0;          // since the first with a value in every column
   std::deque<Pending> pending_;    // forecasts of the next `horizon` rows
   std::vector<std::int64_t> gap_;  // rows missing up to now, of each column
   std::vector<double> filled_;     // the row, with its gaps filled
   // Scratch of Learn and Ask.
-  std::vector<double> key_, value_, expected_;
-  std::vector<Residuals> residuals_;  // of each column, where there are intervals
+  std::vector<double> key_, value_, expected_, differenced_;
+  std::vector<Residuals> residuals_;  // of each column, where errors are measured
   std::optional<BandwidthSelector> bandwidths_;
-  std::optional<LeadErrors> leads_;  // where there are intervals beyond the horizon
+  std::optional<LeadErrors> leads_;  // where they are beyond the horizon
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,9 +1,9 @@
-#include "experiments/real/outliers.h"
+#include "src/forecast/outliers.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 // 2^1000 is longer than any error, and a double.
@@ -63,4 +63,4 @@ void Outliers::Hold(std::span<double> key, std::span<double> value,
   }
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,4 +1,4 @@
-#include "experiments/real/student_t.h"
+#include "src/forecast/student_t.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
@@ -129,4 +129,4 @@ double StudentQuantile(double level, double degrees) {
   return z + z * r * (g1 + r * (g2 + r * (g3 + r * g4)));
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

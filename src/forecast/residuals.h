@@ -40,23 +40,27 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
-namespace ttr::experiments {
+#include "src/forecast/recent_errors.h"
+
+namespace ttr::forecasting {
 
 /// (sum w)^2 / sum w^2 of `count` weights 1, g, g^2, ...; g in (0, 1].
 double EffectiveSamples(double decay, std::int64_t count);
 
 class Residuals {
  public:
-  /// `decay` in (0, 1]; the first `skip` residuals are not taken. Throws Error out of range.
-  Residuals(double decay, std::int64_t skip);
+  /// `decay` in (0, 1]; the first `skip` residuals are not taken; `conformal`: margins are those of
+  /// RecentErrors of so many. Throws Error out of range.
+  Residuals(double decay, std::int64_t skip, std::int64_t conformal = 0);
 
   /// One that is not finite (a forecast that ran away) is passed over.
   void Add(double residual);
 
   /// Residuals taken so far.
   std::int64_t count() const { return count_; }
-  double EffectiveSamples() const { return experiments::EffectiveSamples(decay_, count_); }
+  double EffectiveSamples() const { return forecasting::EffectiveSamples(decay_, count_); }
   /// s, the residuals' root mean square; NaN while there are none.
   double Scale() const;
   double MeanLoss() const { return Scale() * Scale() / 2; }
@@ -74,10 +78,11 @@ class Residuals {
   std::int64_t skipped_ = 0;
   std::int64_t count_ = 0;
   double scale_ = 0;
+  std::optional<RecentErrors> recent_;
   // The last quantile: with a decay its degrees of freedom soon stand still.
   double quantile_ = 0;
   double quantile_level_ = 0;
   double quantile_degrees_ = 0;
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -6,11 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "experiments/real/forecaster.h"
-#include "experiments/real/naive.h"
+#include "src/forecast/forecaster.h"
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 // JSON has no NaN: null stands for it.
@@ -40,7 +39,9 @@ void BandwidthSelector::Load(const nlohmann::json& saved) {
 }
 
 nlohmann::json Residuals::Save() const {
-  return {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+  nlohmann::json saved = {{"skipped", skipped_}, {"count", count_}, {"scale", scale_}};
+  if (recent_) saved["recent"] = recent_->sizes();
+  return saved;
 }
 
 void Residuals::Load(const nlohmann::json& saved) {
@@ -52,6 +53,9 @@ void Residuals::Load(const nlohmann::json& saved) {
   if (!whole) {
     throw Error("resume", "the residuals",
                 std::to_string(skip_) + " skipped before the first that counts", saved.dump());
+  }
+  if (recent_) {
+    for (const double size : saved.at("recent")) recent_->Add(size);
   }
   skipped_ = skipped;
   count_ = count;
@@ -113,20 +117,7 @@ void LagWindow::Load(const nlohmann::json& saved) {
   running_ = saved.at("running").get<double>();
 }
 
-nlohmann::json Naive::Save() const { return {{"ring", ring_}, {"next", next_}}; }
-
-void Naive::Load(const nlohmann::json& saved) {
-  const std::vector<double> ring = Numbers(saved.at("ring"));
-  const auto next = saved.at("next").get<std::int64_t>();
-  if (ring.size() != ring_.size() || next < 0 || next >= reach_) {
-    throw Error("resume", "the naive forecaster's buffer",
-                std::to_string(ring_.size()) + " numbers", std::to_string(ring.size()));
-  }
-  ring_ = ring;
-  next_ = next;
-}
-
-nlohmann::json Forecaster::Save() const {
+nlohmann::json MemoryForecaster::Save() const {
   nlohmann::json pending = nlohmann::json::array();
   for (const Pending& p : pending_) {
     pending.push_back({{"key", p.window.key},
@@ -137,15 +128,17 @@ nlohmann::json Forecaster::Save() const {
     if (!p.margin.empty()) pending.back()["margin"] = p.margin;
     if (!p.candidates.empty()) pending.back()["candidates"] = p.candidates;
   }
-  nlohmann::json saved = {{"window", window_.Save()}, {"pending", pending}, {"gap", gap_}};
+  nlohmann::json saved = {
+      {"window", window_.Save()}, {"pending", pending}, {"gap", gap_}, {"rows", rows_}};
   for (const Residuals& residuals : residuals_) saved["residuals"].push_back(residuals.Save());
   if (outliers_.run() > 0) saved["outliers"] = outliers_.run();
   if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
+  if (!options_.differences.empty()) saved["differenced"] = differences_.rows();
   if (leads_) saved["leads"] = leads_->Save();
   return saved;
 }
 
-void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
+void MemoryForecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
   const auto fail = [](const char* what) { throw Error("resume", what, "of these sizes", "not"); };
   std::deque<Pending> pending;
   for (const auto& item : saved.at("pending")) {
@@ -155,14 +148,15 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
     p.window.scale = item.at("scale").get<double>();
     p.window.flat = item.at("flat").get<bool>();
     p.forecast = Numbers(item.at("forecast"));
-    if (!residuals_.empty()) p.margin = Numbers(item.at("margin"));
+    if (options_.interval > 0) p.margin = Numbers(item.at("margin"));
     if (item.contains("candidates")) p.candidates = Numbers(item.at("candidates"));
     const std::size_t candidates = bandwidths_ ? BandwidthSelector::kRatios.size() : 0;
     if (!p.candidates.empty() && p.candidates.size() != candidates * value_.size()) {
       fail("the answers of every bandwidth");
     }
     if (p.window.key.size() != key_.size() || p.window.centre.size() != value_.size() ||
-        p.forecast.size() != value_.size() || p.margin.size() != residuals_.size()) {
+        p.forecast.size() != value_.size() ||
+        p.margin.size() != (options_.interval > 0 ? residuals_.size() : 0)) {
       fail("every pending forecast");
     }
   }
@@ -178,11 +172,33 @@ void Forecaster::Load(AssociativeMemory memory, const nlohmann::json& saved) {
   }
   if (bandwidths_) bandwidths_->Load(saved.at("bandwidths"));
   if (leads_ && saved.contains("leads")) leads_->Load(saved.at("leads"));
+  if (!options_.differences.empty()) {
+    const std::vector<double> rows = Numbers(saved.at("differenced"));
+    if (rows.size() % value_.size() != 0) fail("the rows behind differences");
+    differences_ = Differences(options_.differences, options_.columns);
+    for (std::size_t i = 0; i < rows.size(); i += value_.size()) {
+      differences_.Push(std::span(rows).subspan(i, value_.size()));
+    }
+    if (!differences_.empty()) std::ranges::copy(differences_.latest(), filled_.begin());
+  }
   window_.Load(saved.at("window"));
+  // Files of before do not say it: what a window shows of it.
+  rows_ = saved.value("rows", std::max(memory.count(), window_.rows()));
   pending_ = std::move(pending);
   gap_ = gap;
   outliers_.set_run(outliers);
   memory_ = std::move(memory);
 }
 
-}  // namespace ttr::experiments
+std::string MemoryForecaster::SaveText() const { return Save().dump(); }
+
+void MemoryForecaster::LoadText(AssociativeMemory memory, std::string_view saved) {
+  try {
+    Load(std::move(memory), nlohmann::json::parse(saved));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error("resume", "the forecaster", "what one saved",
+                std::string("damaged: ") + error.what());
+  }
+}
+
+}  // namespace ttr::forecasting

@@ -1,14 +1,15 @@
-#include "experiments/real/forecaster.h"
+#include "src/forecast/forecaster.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -25,6 +26,19 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   check("lags", options.lags);
   check("columns", options.columns);
   check("horizon", options.horizon);
+  if (!options.sparse_lags.empty()) {
+    const auto& lags = options.sparse_lags;
+    const bool rising = std::ranges::adjacent_find(lags, std::greater_equal()) == lags.end();
+    if (lags.front() < 1 || !rising || lags.back() != options.lags) {
+      throw Error("forecast", "lags", "whole numbers of 1 or more that rise", "others");
+    }
+  }
+  for (const std::int64_t season : options.differences) check("every one of differences", season);
+  if (!options.differences.empty() && options.horizon != 1) {
+    throw Error("forecast", "horizon",
+                "1 with differences: the rows between are needed on the way back",
+                std::to_string(options.horizon));
+  }
   check("lags times columns", options.lags * options.columns);
   if (options.ahead < 0 || options.ahead > kMostAhead) {
     throw Error("forecast", "ahead", "from 0 to " + std::to_string(kMostAhead),
@@ -38,8 +52,13 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   return options;
 }
 
+std::int64_t KeyDim(const ForecasterOptions& options) {
+  const auto sparse = static_cast<std::int64_t>(options.sparse_lags.size());
+  return (sparse > 0 ? sparse : options.lags) * options.columns;
+}
+
 AssociativeMemory::Sizes SizesOf(const ForecasterOptions& options) {
-  return {.key_dim = options.lags * options.columns, .value_dim = options.columns, .heads = 1};
+  return {.key_dim = KeyDim(options), .value_dim = options.columns, .heads = 1};
 }
 
 std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::Sizes& sizes) {
@@ -53,16 +72,18 @@ std::int64_t Elements(const std::vector<Axis>& shape, const AssociativeMemory::S
 
 }  // namespace
 
-Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
+MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions& options)
     : options_(Checked(options)),
       memory_(recipe, SizesOf(options)),
-      window_(options.lags, options.columns, options.units),
+      window_(options.lags, options.columns, options.units, options.sparse_lags),
+      differences_(options.differences, options.columns),
       outliers_(recipe, options.lags, options.horizon),
       gap_(static_cast<std::size_t>(options.columns)),
       filled_(static_cast<std::size_t>(options.columns)),
-      key_(static_cast<std::size_t>(options.lags * options.columns)),
+      key_(static_cast<std::size_t>(KeyDim(options))),
       value_(static_cast<std::size_t>(options.columns)),
-      expected_(value_) {
+      expected_(value_),
+      differenced_(value_) {
   for (const ConstantGate& gate : ConstantInputs(recipe, options.gates)) {
     if (gate.is_key) {
       erases_along_key_ = true;
@@ -71,16 +92,17 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
     const std::vector<double> values(Elements(gate.shape, memory_.sizes()), gate.value);
     memory_.SetGate(gate.name, values);
   }
-  if (options.interval > 0) {
+  if (options.measures_errors || options.interval > 0) {
     const double decay =
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
-    const std::int64_t skip = 2 * options.lags * options.columns;
-    residuals_.assign(value_.size(), Residuals(decay, skip));
+    const std::int64_t skip = 2 * KeyDim(options);
+    residuals_.assign(value_.size(), Residuals(decay, skip, options.conformal));
     if (options.ahead > options.horizon) {
       leads_.emplace(LeadErrors::Options{.columns = options.columns,
                                          .horizon = options.horizon,
                                          .ahead = options.ahead,
                                          .decay = decay,
+                                         .conformal = options.conformal,
                                          .skip = skip});
     }
   }
@@ -98,7 +120,7 @@ Forecaster::Forecaster(const Recipe& recipe, const ForecasterOptions& options)
   probe.Retrieve(key_, value_);
 }
 
-std::optional<FitQuality> Forecaster::Quality() const {
+std::optional<FitQuality> MemoryForecaster::Quality() const {
   const Recipe& recipe = memory_.recipe();
   const auto specs = StateSpecs(recipe);
   if (std::none_of(specs.begin(), specs.end(),
@@ -110,17 +132,18 @@ std::optional<FitQuality> Forecaster::Quality() const {
       .condition = memory_.Condition()};
 }
 
-std::optional<double> Forecaster::Bandwidth() const {
+std::optional<double> MemoryForecaster::Bandwidth() const {
   if (!bandwidths_) return std::nullopt;
   return bandwidths_->Candidates()[bandwidths_->selected()];
 }
 
-bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
-                      std::span<double> margin) {
+bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forecast,
+                            std::span<double> margin) {
   std::fill(forecast.begin(), forecast.end(), kNaN);
   std::fill(margin.begin(), margin.end(), kNaN);
   const auto missing = [](double x) { return std::isnan(x); };
-  if (window_.empty() && std::any_of(row.begin(), row.end(), missing)) return false;
+  if (rows_ == 0 && std::any_of(row.begin(), row.end(), missing)) return false;
+  ++rows_;
 
   const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
   if (was_asked) {
@@ -135,7 +158,8 @@ bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
     if (!std::all_of(row.begin(), row.end(), missing)) Learn(pending_.front());
     pending_.pop_front();
   }
-  window_.Push(filled_);
+  if (differences_.ready()) window_.Push(Differenced(filled_));
+  differences_.Push(filled_);
   if (window_.full()) Ask();
   if (leads_) {
     leads_->Add(row);
@@ -149,12 +173,12 @@ bool Forecaster::Next(std::span<const double> row, std::span<double> forecast,
   return was_asked;
 }
 
-bool Forecaster::CanGoOn() const {
+bool MemoryForecaster::CanGoOn() const {
   return static_cast<std::int64_t>(pending_.size()) == options_.horizon;
 }
 
 // The forecasts of the next rows, as many as there is room for.
-void Forecaster::GoOn(std::span<double> forecasts) {
+void MemoryForecaster::GoOn(std::span<double> forecasts) {
   const std::size_t columns = value_.size();
   const std::size_t rows = forecasts.size() / columns;
   const std::size_t made = std::min(rows, pending_.size());
@@ -162,37 +186,57 @@ void Forecaster::GoOn(std::span<double> forecasts) {
     std::copy_n(pending_[k].forecast.begin(), columns, forecasts.begin() + k * columns);
   }
   LagWindow window = window_;
+  Differences differences = differences_;
   LagKey key;
   std::vector<double> row(columns);
   for (std::size_t k = 0; k + pending_.size() < rows; ++k) {
     for (std::size_t c = 0; c < columns; ++c) {
       const double forecast = forecasts[k * columns + c];
-      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c];
+      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c] + differences.base()[c];
+      differenced_[c] = row[c] - differences.base()[c];
     }
-    window.Push(row);
+    window.Push(differenced_);
+    differences.Push(row);
     window.MakeKey(key);
     Answer(key, value_);
-    window.ToData(key, value_, forecasts.subspan((k + pending_.size()) * columns, columns));
+    const auto next = forecasts.subspan((k + pending_.size()) * columns, columns);
+    window.ToData(key, value_, next);
+    for (std::size_t c = 0; c < columns; ++c) next[c] += differences.base()[c];
   }
 }
 
-bool Forecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
+bool MemoryForecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
   std::fill(forecasts.begin(), forecasts.end(), kNaN);
   std::fill(margins.begin(), margins.end(), kNaN);
   if (!CanGoOn()) return false;
   GoOn(forecasts);
-  for (std::int64_t k = 0; k < options_.ahead; ++k) {
-    for (std::size_t c = 0; c < residuals_.size(); ++c) {
-      const auto column = static_cast<std::int64_t>(c);
-      margins[k * options_.columns + column] =
-          k < options_.horizon ? pending_[k].margin[c]
-                               : leads_->Margin(options_.interval, k + 1, column);
+  if (options_.interval > 0 && !margins.empty()) {
+    Margins(options_.interval, margins);
+    // Up to the horizon as they were made.
+    for (std::size_t i = 0; i < margins.size() && i < pending_.size() * value_.size(); ++i) {
+      margins[i] = pending_[i / value_.size()].margin[i % value_.size()];
     }
   }
   return true;
 }
 
-void Forecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
+void MemoryForecaster::Margins(double level, std::span<double> margins) {
+  std::fill(margins.begin(), margins.end(), kNaN);
+  const auto rows = static_cast<std::int64_t>(margins.size() / value_.size());
+  for (std::int64_t k = 0; k < rows; ++k) {
+    for (std::size_t c = 0; c < residuals_.size(); ++c) {
+      const auto column = static_cast<std::int64_t>(c);
+      double& margin = margins[k * options_.columns + column];
+      if (k < options_.horizon) {
+        margin = residuals_[c].Margin(level, options_.horizon);
+      } else if (leads_ && k < options_.ahead) {
+        margin = leads_->Margin(level, k + 1, column);
+      }
+    }
+  }
+}
+
+void MemoryForecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
   for (std::size_t c = 0; c < row.size(); ++c) {
     if (!std::isnan(row[c])) {
       gap_[c] = 0;
@@ -200,20 +244,27 @@ void Forecaster::Fill(std::span<const double> row, std::span<const double> forec
       continue;
     }
     ++gap_[c];
-    if (gap_[c] > options_.lags) {
-      filled_[c] = window_.Mean(static_cast<std::int64_t>(c));
+    const double latest = options_.differences.empty() ? window_.latest()[c] : filled_[c];
+    if (gap_[c] > options_.lags && window_.rows() > 0) {
+      filled_[c] = window_.Mean(static_cast<std::int64_t>(c)) + differences_.base()[c];
     } else {
-      filled_[c] = std::isfinite(forecast[c]) ? forecast[c] : window_.latest()[c];
+      filled_[c] = std::isfinite(forecast[c]) ? forecast[c] : latest;
     }
   }
 }
 
-void Forecaster::Learn(const Pending& asked) {
+// A row as the window has it, while it is the next one.
+std::span<const double> MemoryForecaster::Differenced(std::span<const double> row) {
+  for (std::size_t c = 0; c < row.size(); ++c) differenced_[c] = row[c] - differences_.base()[c];
+  return differenced_;
+}
+
+void MemoryForecaster::Learn(const Pending& asked) {
   if (asked.window.flat) return;
-  window_.ToMemory(asked.window, filled_, value_);
+  window_.ToMemory(asked.window, Differenced(filled_), value_);
   key_ = asked.window.key;
   if (options_.units == Units::kWindow) {
-    window_.ToMemory(asked.window, asked.forecast, expected_);
+    window_.ToMemory(asked.window, Differenced(asked.forecast), expected_);
     outliers_.Hold(key_, value_, expected_);
   }
   if (bandwidths_) {
@@ -228,7 +279,7 @@ void Forecaster::Learn(const Pending& asked) {
 }
 
 // In the units that a kernel's memory, which has all keys as they are, learns in.
-void Forecaster::ScoreCandidates(const Pending& asked) {
+void MemoryForecaster::ScoreCandidates(const Pending& asked) {
   if (asked.candidates.empty()) return;
   std::array<double, BandwidthSelector::kRatios.size()> squares{};
   for (std::size_t i = 0; i < asked.candidates.size(); ++i) {
@@ -240,7 +291,7 @@ void Forecaster::ScoreCandidates(const Pending& asked) {
   bandwidths_->AddErrors(squares);
 }
 
-void Forecaster::AskCandidates(Pending& asked) {
+void MemoryForecaster::AskCandidates(Pending& asked) {
   for (const double bandwidth : bandwidths_->Candidates()) {
     memory_.SetGate("bandwidth", std::span(&bandwidth, 1));
     memory_.Retrieve(asked.window.key, value_);
@@ -252,12 +303,12 @@ void Forecaster::AskCandidates(Pending& asked) {
 }
 
 // Is the forecast the window's mean, whatever the memory would say?
-bool Forecaster::IsMean(const LagKey& window) const {
+bool MemoryForecaster::IsMean(const LagKey& window) const {
   return memory_.count() == 0 || (window.flat && options_.units == Units::kWindow);
 }
 
 // What the memory says to a window, in its units; of several bandwidths, with the best so far.
-void Forecaster::Answer(const LagKey& window, std::span<double> answer) {
+void MemoryForecaster::Answer(const LagKey& window, std::span<double> answer) {
   if (IsMean(window)) {
     std::fill(answer.begin(), answer.end(), 0);
     return;
@@ -269,7 +320,7 @@ void Forecaster::Answer(const LagKey& window, std::span<double> answer) {
   memory_.Retrieve(window.key, answer);
 }
 
-void Forecaster::Ask() {
+void MemoryForecaster::Ask() {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
   if (bandwidths_ && !IsMean(asked.window)) {
@@ -279,9 +330,11 @@ void Forecaster::Ask() {
   }
   asked.forecast.resize(value_.size());
   window_.ToData(asked.window, value_, asked.forecast);
+  for (std::size_t c = 0; c < value_.size(); ++c) asked.forecast[c] += differences_.base()[c];
+  if (options_.interval == 0) return;
   for (Residuals& residuals : residuals_) {
     asked.margin.push_back(residuals.Margin(options_.interval, options_.horizon));
   }
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

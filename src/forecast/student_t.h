@@ -6,7 +6,7 @@
 /// n, the degrees of freedom, is any number above 0.
 #pragma once
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 /// P(|T| <= t) for t >= 0, by the continued fraction of I (DLMF 8.17.22). Relative error some 1e-13
 /// for n up to 1e4; the number of terms grows as sqrt(n).
@@ -20,4 +20,4 @@ double StudentInside(double t, double degrees);
 /// out of range.
 double StudentQuantile(double level, double degrees);
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,19 +1,18 @@
-#include "experiments/real/constant_gates.h"
-
-#include <fmt/core.h>
+#include "src/forecast/constant_gates.h"
 
 #include <cmath>
 #include <optional>
 #include <string>
 
+#include "src/recipe/text.h"
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 void CheckConstants(const GateConstants& constants) {
   const auto check = [](const char* name, double value, bool holds, const char* required) {
-    if (!holds) throw Error("gates", name, required, fmt::format("{}", value));
+    if (!holds) throw Error("gates", name, required, FormatNumber(value));
   };
   // Written so that NaN fails.
   check("step", constants.step, constants.step >= 0 && std::isfinite(constants.step), "0 or more");
@@ -59,8 +58,9 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
     gate.is_key = spec.name == "erase_key";
     const std::optional<double> value = ValueOf(spec, constants);
     if (!value && !gate.is_key) {
-      throw Error("gates", "the recipe", "one whose inputs have a constant value",
-                  fmt::format("one that takes {} ({})", spec.name, spec.meaning));
+      throw Error(
+          "gates", "the recipe", "one whose inputs have a constant value",
+          "one that takes " + std::string(spec.name) + " (" + std::string(spec.meaning) + ")");
     }
     gate.value = value.value_or(0);
     gates.push_back(std::move(gate));
@@ -84,4 +84,4 @@ double ConstantDecay(const Recipe& recipe, const GateConstants& constants) {
   return 1;
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,4 +1,4 @@
-#include "experiments/real/lag_window.h"
+#include "src/forecast/lag_window.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 // A window counts as this many running means at the most: one spike of 10^6 would leave all keys of
@@ -25,12 +25,16 @@ double Length(std::span<const double> x) {
 
 }  // namespace
 
-LagWindow::LagWindow(std::int64_t lags, std::int64_t columns, Units units)
+LagWindow::LagWindow(std::int64_t lags, std::int64_t columns, Units units,
+                     std::span<const std::int64_t> sparse)
     : lags_(lags),
       columns_(columns),
       units_(units),
       ring_(static_cast<std::size_t>(lags * columns)),
-      unit_(static_cast<std::size_t>(columns)) {}
+      unit_(static_cast<std::size_t>(columns)) {
+  for (const std::int64_t lag : sparse) ages_.push_back(lag - 1);
+  for (std::int64_t age = 0; sparse.empty() && age < lags; ++age) ages_.push_back(age);
+}
 
 double LagWindow::At(std::int64_t age, std::int64_t column) const {
   const std::int64_t row = next_ - 1 - age;
@@ -52,40 +56,46 @@ double LagWindow::Mean(std::int64_t column) const {
   // The sum is taken around the latest value, so that equal values have exactly that mean.
   const double origin = At(0, column);
   double sum = 0;
-  for (std::int64_t age = 0; age < rows_; ++age) sum += At(age, column) - origin;
-  return origin + sum / static_cast<double>(rows_);
+  std::int64_t count = 0;
+  for (const std::int64_t age : ages_) {
+    if (age >= rows_) break;
+    sum += At(age, column) - origin;
+    ++count;
+  }
+  return count == 0 ? origin : origin + sum / static_cast<double>(count);
 }
 
 void LagWindow::MakeKey(LagKey& key) {
-  key.key.resize(ring_.size());
+  const auto lags = static_cast<std::int64_t>(ages_.size());
+  key.key.resize(static_cast<std::size_t>(lags * columns_));
   key.centre.assign(unit_.size(), 0);
   key.scale = 1;
   if (units_ == Units::kRaw) {
-    for (std::int64_t age = 0; age < lags_; ++age) {
-      for (std::int64_t c = 0; c < columns_; ++c) key.key[age * columns_ + c] = At(age, c);
+    for (std::int64_t i = 0; i < lags; ++i) {
+      for (std::int64_t c = 0; c < columns_; ++c) key.key[i * columns_ + c] = At(ages_[i], c);
     }
     key.flat = Length(key.key) == 0;
     return;
   }
-  std::vector<double> column(static_cast<std::size_t>(lags_));
+  std::vector<double> column(ages_.size());
   for (std::int64_t c = 0; c < columns_; ++c) {
     key.centre[c] = Mean(c);
     double greatest = 0;
-    for (std::int64_t age = 0; age < lags_; ++age) {
-      column[age] = At(age, c) - key.centre[c];
-      greatest = std::max(greatest, std::abs(At(age, c)));
+    for (std::int64_t i = 0; i < lags; ++i) {
+      column[i] = At(ages_[i], c) - key.centre[c];
+      greatest = std::max(greatest, std::abs(At(ages_[i], c)));
     }
     double length = Length(column);
     // Equal numbers leave rounding errors, which are no movement.
     const double rounding = 4 * std::numeric_limits<double>::epsilon() * greatest *
-                            std::sqrt(static_cast<double>(lags_));
+                            std::sqrt(static_cast<double>(lags));
     if (length <= rounding) {
       length = 0;
       std::fill(column.begin(), column.end(), 0);
     }
     if (unit_[c] == 0) unit_[c] = length;
     const double unit = unit_[c] == 0 ? 1 : unit_[c];
-    for (std::int64_t age = 0; age < lags_; ++age) key.key[age * columns_ + c] = column[age] / unit;
+    for (std::int64_t i = 0; i < lags; ++i) key.key[i * columns_ + c] = column[i] / unit;
   }
   const double length = Length(key.key);
   const double held = std::min(length, kMostGrowth * running_);
@@ -114,4 +124,4 @@ void LagWindow::ToData(const LagKey& key, std::span<const double> memory,
   }
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

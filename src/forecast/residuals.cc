@@ -1,13 +1,13 @@
-#include "experiments/real/residuals.h"
+#include "src/forecast/residuals.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "experiments/real/student_t.h"
+#include "src/forecast/student_t.h"
 #include "ttr/error.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 double EffectiveSamples(double decay, std::int64_t count) {
   const auto n = static_cast<double>(count);
@@ -15,13 +15,15 @@ double EffectiveSamples(double decay, std::int64_t count) {
   return rate == 0 ? n : std::tanh(n * rate / 2) / std::tanh(rate / 2);
 }
 
-Residuals::Residuals(double decay, std::int64_t skip) : decay_(decay), skip_(skip) {
+Residuals::Residuals(double decay, std::int64_t skip, std::int64_t conformal)
+    : decay_(decay), skip_(skip) {
   // Written so that NaN fails.
   if (!(decay > 0 && decay <= 1)) {
     throw Error("forecast", "the decay of residuals", "above 0 and at most 1",
                 std::to_string(decay));
   }
   if (skip < 0) throw Error("forecast", "skipped residuals", "0 or more", std::to_string(skip));
+  if (conformal > 0) recent_.emplace(conformal);
 }
 
 void Residuals::Add(double residual) {
@@ -30,6 +32,7 @@ void Residuals::Add(double residual) {
     ++skipped_;
     return;
   }
+  if (recent_) recent_->Add(residual);
   ++count_;
   const auto n = static_cast<double>(count_);
   const double r =
@@ -42,6 +45,10 @@ double Residuals::Scale() const {
 }
 
 double Residuals::Margin(double level, std::int64_t horizon) {
+  if (recent_) {
+    const double margin = recent_->Margin(level);
+    if (!std::isnan(margin)) return margin;
+  }
   const auto h = static_cast<double>(horizon);
   const double degrees = EffectiveSamples() * 3 * h / (2 * h * h + 1);
   if (degrees < 1) return std::numeric_limits<double>::quiet_NaN();
@@ -53,4 +60,4 @@ double Residuals::Margin(double level, std::int64_t horizon) {
   return quantile_ * scale_;
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

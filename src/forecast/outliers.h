@@ -36,7 +36,7 @@
 
 #include "ttr/recipe.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 /// Is a pair divided by d the same relation to the memory, with a weight of 1 / d^2?
 bool WeighsByLength(const Recipe& recipe);
@@ -64,4 +64,4 @@ class Outliers {
   std::int64_t run_ = 0;
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,9 +1,9 @@
-#include "experiments/real/lead_errors.h"
+#include "src/forecast/lead_errors.h"
 
 #include <cmath>
 #include <utility>
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 constexpr std::int64_t kMostAnswers = 64;  // a row
@@ -16,7 +16,7 @@ LeadErrors::LeadErrors(const Options& options)
     : options_(options), stride_(Quotient(options.ahead - options.horizon, kMostAnswers)) {
   const double decay = std::pow(options.decay, static_cast<double>(stride_));
   residuals_.assign(static_cast<std::size_t>((options.ahead - options.horizon) * options.columns),
-                    Residuals(decay, Quotient(options.skip, stride_)));
+                    Residuals(decay, Quotient(options.skip, stride_), options.conformal));
 }
 
 void LeadErrors::Add(std::span<const double> row) {
@@ -41,4 +41,4 @@ double LeadErrors::Margin(double level, std::int64_t lead, std::int64_t column) 
   return residuals_[i].Margin(level, Quotient(lead, stride_));
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -1,4 +1,4 @@
-#include "experiments/real/bandwidth.h"
+#include "src/forecast/bandwidth.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "ttr/error.h"
 #include "ttr/inputs.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 namespace {
 
 // p of (1 - u^2)^p.
@@ -85,4 +85,4 @@ void BandwidthSelector::AddErrors(std::span<const double> squares) {
   for (std::size_t i = 0; i < losses_.size(); ++i) losses_[i] = decay_ * losses_[i] + squares[i];
 }
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -21,9 +21,9 @@
 #include <span>
 #include <vector>
 
-namespace ttr::experiments {
+#include "ttr/forecast.h"
 
-enum class Units { kWindow, kRaw };
+namespace ttr::forecasting {
 
 /// A window's key, and what leads from the memory's answer back to the data.
 struct LagKey {
@@ -35,16 +35,19 @@ struct LagKey {
 
 class LagWindow {
  public:
-  LagWindow(std::int64_t lags, std::int64_t columns, Units units);
+  /// Of the lags 1 .. `lags`; or of `sparse` alone, rising, the last of which is `lags`.
+  LagWindow(std::int64_t lags, std::int64_t columns, Units units,
+            std::span<const std::int64_t> sparse = {});
 
   /// Takes one row of C numbers, none missing.
   void Push(std::span<const double> row);
   /// Are there `lags` rows?
   bool full() const { return rows_ == lags_; }
+  std::int64_t rows() const { return rows_; }
   bool empty() const { return rows_ == 0; }
   /// The latest row, [C].
   std::span<const double> latest() const;
-  /// Mean of a column over the window.
+  /// Mean of a column over the lags that are there.
   double Mean(std::int64_t column) const;
 
   /// The key of the window, which is full. Called once a row: it moves the running scale on.
@@ -64,11 +67,12 @@ class LagWindow {
   std::int64_t lags_;
   std::int64_t columns_;
   Units units_;
-  std::vector<double> ring_;  // [lags, C]
-  std::int64_t next_ = 0;     // row of ring_ that is written next
-  std::int64_t rows_ = 0;     // rows that are there
-  std::vector<double> unit_;  // u_c, 0 while unknown
-  double running_ = 0;        // r
+  std::vector<std::int64_t> ages_;  // of the key's rows: 0 is the latest
+  std::vector<double> ring_;        // [lags, C]
+  std::int64_t next_ = 0;           // row of ring_ that is written next
+  std::int64_t rows_ = 0;           // rows that are there
+  std::vector<double> unit_;        // u_c, 0 while unknown
+  double running_ = 0;              // r
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

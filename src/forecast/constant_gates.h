@@ -5,17 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "ttr/forecast.h"
 #include "ttr/inputs.h"
 #include "ttr/recipe.h"
 
-namespace ttr::experiments {
-
-struct GateConstants {
-  double step = .5;           ///< `step`; keys have length 1 at most, so 1 replaces what was known
-  double decay = .99;         ///< exp(`log_decay`), a token
-  double momentum = .5;       ///< `momentum`
-  double weight_decay = .01;  ///< `weight_decay`
-};
+namespace ttr::forecasting {
 
 /// One gate that a recipe requires.
 struct ConstantGate {
@@ -35,4 +29,4 @@ std::vector<ConstantGate> ConstantInputs(const Recipe& recipe, const GateConstan
 /// weight decay forgets is not in it.
 double ConstantDecay(const Recipe& recipe, const GateConstants& constants);
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

@@ -34,7 +34,7 @@
 
 #include "ttr/recipe.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 /// h of `keys` keys with this mean variance of a channel; 0 where that is 0.
 double SilvermanDeviation(double variance, std::int64_t channels, double keys);
@@ -81,4 +81,4 @@ class BandwidthSelector {
   std::array<double, kRatios.size()> losses_{};
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting

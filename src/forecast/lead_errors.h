@@ -18,18 +18,19 @@
 #include <span>
 #include <vector>
 
-#include "experiments/real/residuals.h"
+#include "src/forecast/residuals.h"
 
-namespace ttr::experiments {
+namespace ttr::forecasting {
 
 class LeadErrors {
  public:
   struct Options {
     std::int64_t columns = 1;
     std::int64_t horizon = 1;
-    std::int64_t ahead = 2;  ///< n, above the horizon
-    double decay = 1;        ///< g
-    std::int64_t skip = 0;   ///< first rows whose paths are not taken
+    std::int64_t ahead = 2;      ///< n, above the horizon
+    double decay = 1;            ///< g
+    std::int64_t conformal = 0;  ///< errors kept of each lead
+    std::int64_t skip = 0;       ///< first rows whose paths are not taken
   };
 
   explicit LeadErrors(const Options& options);
@@ -62,4 +63,4 @@ class LeadErrors {
   std::vector<Residuals> residuals_;  // [n - h, C]
 };
 
-}  // namespace ttr::experiments
+}  // namespace ttr::forecasting
