@@ -37,6 +37,7 @@ class Design:
     output_norm     "rms", "layer" or "l2" of what is read, a head each, with a scale
     output_gate     "silu" or "sigmoid" of a projection of x, times what is read
     gate_first      the gate before the norm
+    gate_bias       whether the output gate has a bias, which starts where silu is 1
     skip            adds d (.) v, v as it was before `value_scale`
     bias            of the projections
     source          of all this
@@ -54,6 +55,7 @@ class Design:
     output_norm: Literal["rms", "layer", "l2"] | None = None
     output_gate: Literal["silu", "sigmoid"] | None = None
     gate_first: bool = False
+    gate_bias: bool = False
     skip: bool = False
     bias: bool = False
     source: str = ""
@@ -117,17 +119,19 @@ NAMED_GATES: Mapping[str, Factory] = {"low_rank_decay": _low_rank_decay, "ttt_st
 
 PUBLISHED: Mapping[str, Design] = {
     "linear_attention": Design(
-        output_norm="rms", source="arXiv 2210.10340: a norm takes the place of the denominator"
+        conv_size=4, output_norm="rms",
+        source="arXiv 2210.10340: a norm takes the place of the denominator; a convolution that of positions",
     ),
     "retnet": Design(
-        output_norm="rms", output_gate="silu", source="arXiv 2307.08621; without rotary"
+        conv_size=4, output_norm="rms", output_gate="silu", gate_bias=True,
+        source="arXiv 2307.08621; a convolution for its rotary positions",
     ),
     "gla": Design(
         gates={"log_decay": partial(gates.LogSigmoid, rank=16, divisor=16.0)},
-        output_norm="rms", output_gate="silu", source="arXiv 2312.06635",
+        output_norm="rms", output_gate="silu", gate_bias=True, source="arXiv 2312.06635",
     ),
     "gateloop": Design(
-        gates={"log_decay": gates.LogSigmoid}, output_gate="silu", source="arXiv 2311.01927"
+        gates={"log_decay": gates.LogSigmoid}, output_gate="silu", gate_bias=True, source="arXiv 2311.01927"
     ),
     "hgrn2": Design(
         gates={"log_decay": gates.ForgetGate}, silu="q", output_norm="rms",
@@ -135,7 +139,7 @@ PUBLISHED: Mapping[str, Design] = {
     ),
     "rwkv6": Design(
         gates={"log_decay": partial(gates.ExponentialDecay, rank=64, tanh=True)},
-        conv_size=2, output_norm="layer", output_gate="silu",
+        conv_size=2, output_norm="layer", output_gate="silu", gate_bias=True,
         source="arXiv 2404.05892; a convolution of two taps for its token shift",
     ),
     "mlstm": Design(
@@ -147,13 +151,17 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2405.04517",
     ),
     "mamba": Design(
-        conv_size=4, convolved="v", silu="v", skip=True, output_gate="silu",
+        conv_size=4, convolved="v", silu="v", skip=True, output_gate="silu", gate_bias=True,
         source="arXiv 2312.00752; B and C are made of x, not of its convolution",
     ),
+    # Decays begin as published, but of dt ten times as large and A a tenth: with dt about 0.01 what the
+    # memory answers is a hundredth of the skip beside it, unless its state has hundreds of channels.
     "mamba2": Design(
-        gates={"log_decay": partial(gates.Decay, discretise=True)},
-        conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_first=True,
-        source="arXiv 2405.21060",
+        gates={
+            "log_decay": partial(gates.Decay, a=(0.1, 1.6), dt=(0.01, 1.0), discretise=True)
+        },
+        conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_bias=True,
+        gate_first=True, source="arXiv 2405.21060",
     ),
     "lru": replace(_RING, source="arXiv 2303.06349; real C"),
     "hgrn": Design(
@@ -167,9 +175,12 @@ PUBLISHED: Mapping[str, Design] = {
     "deltanet": replace(_DELTA, source="arXiv 2406.06484"),
     "longhorn": replace(_DELTA, qk_norm=None, source="arXiv 2407.14207"),
     "efla": replace(_DELTA, qk_norm=None, source="arXiv 2512.12602; step size as DeltaNet's"),
-    "nlms": replace(_DELTA, source="arXiv 2406.06484, without its step sizes"),
+    # Its step is 1 / |k|^2: what that is for are keys of every size.
+    "nlms": replace(
+        _DELTA, qk_norm=None, source="Test-time regression 2025, Vignette 3; around it as DeltaNet"
+    ),
     "gated_deltanet": replace(
-        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
+        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu", gate_bias=True,
         source="arXiv 2412.06464",
     ),
     "kda": replace(
@@ -179,12 +190,12 @@ PUBLISHED: Mapping[str, Design] = {
     "comba": replace(
         _DELTA,
         gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0)), "erase_key": gates.ScaledKey},
-        output_gate="silu", source="arXiv 2506.02475: p = b k; decay and step as Gated DeltaNet's",
+        output_gate="silu", gate_bias=True, source="arXiv 2506.02475: p = b k; decay and step as Gated DeltaNet's",
     ),
     "gated_deltanet2": replace(
         _DELTA,
         gates={"log_decay": _low_rank_decay, "value_scale": gates.Sigmoid},
-        output_gate="silu", source="arXiv 2605.22791; decay as KDA's, both gates by sigmoids",
+        output_gate="silu", gate_bias=True, source="arXiv 2605.22791; decay as KDA's, both gates by sigmoids",
     ),
     "delta_product": replace(
         _DELTA,
@@ -192,7 +203,7 @@ PUBLISHED: Mapping[str, Design] = {
             "log_decay": partial(gates.Decay, a=(0.0, 16.0)),
             "step": partial(gates.Sigmoid, scale=2.0),
         },
-        output_gate="silu", source="arXiv 2502.10297; negative eigenvalues",
+        output_gate="silu", gate_bias=True, source="arXiv 2502.10297; negative eigenvalues",
     ),
     "rwkv7": Design(
         gates={
@@ -218,7 +229,7 @@ PUBLISHED: Mapping[str, Design] = {
         source="Test-time regression 2025, Vignette 2, with the decays of Mamba-2",
     ),
     "kalmanet": replace(
-        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu",
+        _DELTA, gates={"log_decay": partial(gates.Decay, a=(0.0, 16.0))}, output_gate="silu", gate_bias=True,
         source="arXiv 2511.21016; decay as Gated DeltaNet's",
     ),
     "ttt_linear": replace(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
@@ -226,7 +237,7 @@ PUBLISHED: Mapping[str, Design] = {
     "titans": Design(
         gates={"step": partial(gates.Sigmoid, start=-2.0)},
         learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
-        output_gate="silu", source="arXiv 2501.00663",
+        output_gate="silu", gate_bias=True, source="arXiv 2501.00663",
     ),
     "lact": Design(
         gates={"step": partial(gates.Sigmoid, scale=0.02)},
@@ -242,7 +253,10 @@ PUBLISHED: Mapping[str, Design] = {
 #: Of a recipe that no row is about: unit keys for memories with a state; nothing for those that
 #: weigh pairs by a kernel, where the size of keys is the sharpness of the kernel.
 GENERIC = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
-OF_KERNELS = Design(source="arXiv 1706.03762")
+OF_KERNELS = Design(
+    conv_size=4, source="arXiv 1706.03762; a convolution for its positions, without which no token "
+    "tells the one before it from others"
+)
 
 
 def published(recipe: Any) -> Design:
