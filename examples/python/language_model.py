@@ -33,7 +33,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--text", type=Path, nargs="+", default=[Path(__file__)], metavar="PATH")
     p.add_argument("--out", type=Path, required=True, metavar="DIR")
-    p.add_argument("--layers", nargs="+", default=["gated_deltanet"], metavar="RECIPE", help="(gated_deltanet)")
+    p.add_argument("--layers", nargs="+", default=["gated_deltanet"], metavar="RECIPE")
     p.add_argument("--config", type=Path, metavar="FILE", help="all of the model, as JSON")
     p.add_argument("--steps", type=int, default=500, help="(500)")
     p.add_argument("--tokens", type=int, default=256, help="of a sequence (256)")
@@ -158,7 +158,8 @@ def main(arguments: list[str] | None = None) -> float:
     text = read(o.text)
     known, unknown = text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
     if len(unknown) <= o.tokens:
-        sys.exit(f"--text must be so long that a tenth has more than {o.tokens} bytes but has {len(text)} in all")
+        least = f"so long that a tenth has more than {o.tokens} bytes"
+        sys.exit(f"--text must be {least} but has {len(text)} in all")
     training, start = Training(o, rank, processes), time.perf_counter()
     training.resume()
     first, found = training.step, math.nan

@@ -14,7 +14,9 @@ from ttr.experiments.tasks import by_name
 from ttr.experiments.tasks.task import Task
 from ttr.torch.nn import PUBLISHED
 
-FEW: dict[str, Any] = {"width": 8, "steps": 2, "batch": 2, "tests": 4, "pairs": 3, "vocabulary": 16, "tokens": 8}
+FEW: dict[str, Any] = {
+    "width": 8, "steps": 2, "batch": 2, "tests": 4, "pairs": 3, "vocabulary": 16, "tokens": 8,
+}  # fmt: skip
 TASKS = learn.STUDY.tasks
 
 
@@ -39,7 +41,8 @@ def test_recall_is_learned_at_once() -> None:
     """One layer of those that did not, in seconds: 4 pairs of 16 tokens."""
     sizes = {**FEW, "width": 32, "steps": 150, "batch": 32, "tests": 64, "pairs": 4}
     for method in ("gated_deltanet", "softmax"):
-        row = run(by_name.RECALL, Settings("recall", method, method, 2e-2, 0, {**by_name.RECALL.quick, **sizes}))
+        all_sizes = {**by_name.RECALL.quick, **sizes}
+        row = run(by_name.RECALL, Settings("recall", method, method, 2e-2, 0, all_sizes))
         assert row["scores"]["all"] > 0.9, (method, row["scores"])
 
 

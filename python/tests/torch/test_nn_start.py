@@ -28,7 +28,7 @@ def text(batch: int = 2, count: int = 9) -> torch.Tensor:
 # ---- State dictionaries of before ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", ["softmax", "linear_attention", "retnet", "gated_deltanet", "mamba2"])
+@pytest.mark.parametrize("recipe", ["softmax", "linear_attention", "retnet", "gla", "gated_deltanet", "mamba2"])
 def test_a_model_of_before_is_what_it_was(recipe: str) -> None:
     """Without the convolution for positions, and without the bias of an output gate."""
     now = published(recipe)

@@ -13,11 +13,11 @@ from .studies.results import Results
 from .studies.study import Study
 from .tasks.by_name import INDUCTION, LONG_RECALL, RECALL, REGRESSION
 
-METHODS = {name: name for name in (*PUBLISHED, "softmax", "rls")}
+METHODS = {name: name for name in (*PUBLISHED, "softmax", "rls")} | {"rls ridge 1": "rls{ridge: 1.0}"}
 #: Of every kind one, the best known.
 CHOSEN = (
     "softmax", "linear_attention", "retnet", "gla", "mamba2", "mlstm", "deltanet", "gated_deltanet",
-    "kda", "longhorn", "rwkv7", "mesa", "rls",
+    "kda", "longhorn", "rwkv7", "mesa", "rls", "rls ridge 1",
 )  # fmt: skip
 #: Of an answer that is asked, what has to be right, and of ridge regression's error how many times.
 RIGHT, TIMES = 0.9, 2.0

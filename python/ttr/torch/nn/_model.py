@@ -227,9 +227,11 @@ class LanguageModel(nn.Module):
         how = sampling_of(sampling)
         if isinstance(tokens, (list, tuple)):
             if attention_mask is not None or lengths is not None:
-                refuse("attention_mask and lengths", "absent where prompts are a list", "given", "LanguageModel")
-            padded, lengths = pad(tokens)
-            told = self._generate(padded, count, how, generator, real_tokens("LanguageModel", padded, None, lengths))
+                absent = "absent where prompts are a list"
+                refuse("attention_mask and lengths", absent, "given", "LanguageModel")
+            padded, counts = pad(tokens)
+            real = real_tokens("LanguageModel", padded, None, counts)
+            told = self._generate(padded, count, how, generator, real)
             return how.cut(tokens, told[:, padded.shape[1] :])
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")

@@ -34,7 +34,8 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.1) -> list[dict[s
     matrices = {id(m.weight) for m in model.modules() if isinstance(m, _MATRICES)} - of_gates
     learned = [p for p in model.parameters() if p.requires_grad]
     if not learned:
-        refuse("model", "one with parameters that require gradients", type(model).__name__, "parameter_groups")
+        what = "one with parameters that require gradients"
+        refuse("model", what, type(model).__name__, "parameter_groups")
     groups = [
         {"params": [p for p in learned if id(p) in matrices], "weight_decay": weight_decay},
         {"params": [p for p in learned if id(p) not in matrices], "weight_decay": 0.0},
