@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from ttr.torch.nn import PUBLISHED
+from ttr.torch.nn._words import table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,10 +32,16 @@ def test_readme() -> None:
     assert names["loss"] < 0.5
 
 
-@pytest.mark.parametrize(("document", "count"), [("docs/pytorch.md", 8), ("docs/models.md", 3)])
+@pytest.mark.parametrize(("document", "count"), [("docs/pytorch.md", 8), ("docs/models.md", 5)])
 def test_every_program_goes_on_where_the_one_before_it_ended(document: str, count: int) -> None:
     found = programs(document)
     assert len(found) == count
     names: dict[str, Any] = {}
     for program in found:
         exec(compile(program, document, "exec"), names)
+
+
+def test_the_table_of_designs_is_that_of_the_program() -> None:
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    want = table([*PUBLISHED, "rls", "softmax"])
+    assert want in text, f"docs/models.md must have this table:\n{want}"

@@ -86,6 +86,13 @@ def test_the_loss_is_of_labels() -> None:
     torch.testing.assert_close(made(ids, attention_mask=mask, logits_to_keep=2).logits, out.logits[:, -2:])
 
 
+def test_one_token_has_no_loss() -> None:
+    ids = prompt()[:, :1]
+    with pytest.raises(ValueError, match=r"\[TtrForCausalLM\] input_ids must be \[B,T\], T >= 2, where labels"):
+        model()(ids, labels=ids)
+    model()(ids)
+
+
 def test_checkpoints_of_blocks_have_the_same_gradients() -> None:
     made, ids = model().train(), prompt()
     made(ids, labels=ids).loss.backward()

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 
 #: The module of each that has its `main`.
-EXPERIMENTS = {"mqar": "mqar.command", "exact": "exact", "steps": "steps", "local": "local"}
+EXPERIMENTS = {"mqar": "mqar.command", "exact": "exact", "steps": "steps", "local": "local", "learn": "learn"}
 
 USAGE = """usage: python -m ttr.experiments NAME [options]
 
@@ -15,6 +15,7 @@ USAGE = """usage: python -m ttr.experiments NAME [options]
   exact     least squares beside its one-step neighbours: recall, changing regression, text
   steps     gradient steps a token against the exact solution
   local     local linear attention against softmax: smooth functions in context
+  learn     what each published layer learns by its name: recall, induction, regression
 
 `python -m ttr.experiments NAME --help` shows the options."""
 

@@ -25,6 +25,7 @@ from ._norm import norm
 from ._pairs import reserve_pairs
 from ._pool import StatePool
 from ._regress import regress, regress_at
+from ._retrieve import retrieve
 from ._sequences import cu_seqlens_of
 from ._short_conv import short_conv, short_conv_
 
@@ -48,6 +49,7 @@ __all__ = [
     "regress",
     "regress_at",
     "reserve_pairs",
+    "retrieve",
     "short_conv",
     "short_conv_",
     "skip_gate",

@@ -219,6 +219,9 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         not 0; with labels (-100: none) the mean cross entropy of the next token. What else the Trainer
         and generation pass to every model goes to the loss."""
         columns = input_ids.shape[1]
+        if labels is not None and columns < 2:
+            least = "[B,T], T >= 2, where labels are given, as the first token is not asked for,"
+            refuse("input_ids", least, list(input_ids.shape), "TtrForCausalLM")
         if use_cache is None:
             use_cache = self.config.use_cache and not torch.is_grad_enabled()
         if use_cache and cache is None:

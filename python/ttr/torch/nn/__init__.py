@@ -16,6 +16,7 @@ from ._config import LayerConfig, ModelConfig
 from ._convolution import Lags, ShortConvolution
 from ._layer import TestTimeRegression
 from ._model import LanguageModel
+from ._optimizer import parameter_groups
 from .designs import DEFAULTS, PUBLISHED, Design, published
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "ShortConvolution",
     "TestTimeRegression",
     "gates",
+    "parameter_groups",
     "published",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,13 +12,15 @@ from torch import Tensor, nn
 
 import ttr
 
-from .._regress import regress
+from .._regress import regress, regress_at
+from .._retrieve import retrieve
 from . import designs as table
 from ._around import norm
 from ._cache import Cache, check_cache, refuse_gradients
 from ._convolution import Lags, ShortConvolution
 from ._padding import padding_of
 from ._sizes import refuse, sizes_of
+from ._start import add_late_parts, start_open
 from ._words import describe
 from .designs import Design
 from .gates import Need
@@ -203,8 +206,14 @@ class TestTimeRegression(nn.Module):
         if design.output_norm:
             self.norm_weight = nn.Parameter(torch.ones(self.sizes.value_dim))
         if design.output_gate:
-            self.gate = nn.Linear(self.hidden_size, width, bias=design.bias)
+            biased = design.bias or design.gate_bias
+            self.gate = nn.Linear(self.hidden_size, width, bias=biased)
+            start_open(self.gate, design.output_gate)
         self.output = nn.Linear(width, self.hidden_size, bias=design.bias)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        add_late_parts(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     # ---- Running ---------------------------------------------------------------------------------
 
@@ -244,6 +253,25 @@ class TestTimeRegression(nn.Module):
     def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
         """What `ttr.torch.regress` is given for x, by keyword."""
         return self._inputs(x, None, cu_seqlens)[0]
+
+    @torch.no_grad()
+    def states(self, x: Tensor, at: Sequence[int]) -> list[dict[str, Tensor]]:
+        """What the memory holds once it has read the first at[i] tokens of x, by `ttr.state_specs`; at rises
+        from 1 to T. Without gradients. ValueError: other places; a recipe without a state."""
+        if not ttr.state_specs(self.recipe):
+            refuse("recipe", "causal, with a state to be looked at,", self._text)
+        return regress_at(self._text, at, state=self._state(), **self._inputs(x, None, None)[0])[2]
+
+    @torch.no_grad()
+    def retrieve(self, state: dict[str, Tensor], q: Tensor | None = None) -> Tensor:
+        """What the memory of `states`, or of a cache's `state()`, answers to queries [B, T, Hq, Dk], as they
+        are in `inputs`: `ttr.torch.retrieve` with the layer's constants."""
+        none = self.output.weight.new_zeros(1, 0, self.hidden_size)
+        constants: dict[str, Tensor] = {}
+        for name, gate in self.gates.items():
+            if name in self._specs and not {"T", "T n"} & set(self._specs[name]["shapes"][0]):
+                constants[name] = gate(none, None)
+        return retrieve(self._text, state, q, **constants)
 
     def new_cache(self, draft: int = 0) -> Cache:
         """A cache of no tokens, of which the last `draft` (0 to 64) can be taken back. ValueError: a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,8 +20,11 @@ from ._cache import Cache
 from ._config import ModelConfig
 from ._folder import config_of, load_into, on_no_device, save
 from ._layer import TestTimeRegression
+from ._loss import cross_entropy
 from ._padding import padding_of, real_tokens
+from ._sampling import Sampling, pad, sampling_of
 from ._sizes import refuse
+from ._start import start_small
 from .designs import Design
 
 
@@ -87,6 +89,7 @@ class LanguageModel(nn.Module):
             )
             for recipe, layer in islice(cycle(zip(recipes, self._config.layers)), num_layers)
         )
+        start_small(self.blocks, hidden_size**-0.5)
         self.norm = nn.RMSNorm(hidden_size)
         self.head = None if tied else nn.Linear(hidden_size, vocabulary, bias=False)
         self.gradient_checkpointing = False
@@ -178,12 +181,15 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
     ) -> Tensor:
         """The mean cross entropy of every real token but the first of its row, given those before it.
-        tokens [B, T], T >= 2, B >= 1, two real ones in a row at least; ValueError otherwise."""
+        tokens [B, T], T >= 2, B >= 1, two real ones in a row at least; ValueError otherwise. Logits of
+        large vocabularies are made in pieces, and not kept."""
         if tokens.dim() != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
             refuse("tokens", "[B,T], B >= 1, T >= 2,", list(tokens.shape), "LanguageModel")
         padding = padding_of("LanguageModel", tokens, None, attention_mask, lengths)
+        weight: Tensor = (self.head or self.embedding).weight
         if padding is None:
-            return F.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+            features = self.features(tokens[:, :-1]).flatten(0, 1)
+            return cross_entropy(features, weight, tokens[:, 1:].flatten())
         packed, bounds = padding.pack(tokens), padding.cu_seqlens
         known = torch.ones_like(packed[0], dtype=torch.bool)
         known[bounds[:-1][bounds.diff() > 0]] = False  # of a row's first token nothing is asked
@@ -191,8 +197,8 @@ class LanguageModel(nn.Module):
         if asked.numel() == 0:
             given = bounds.diff().tolist()
             refuse("attention_mask or lengths", "of two tokens in some row", given, "LanguageModel")
-        logits = self(packed, cu_seqlens=bounds)
-        return F.cross_entropy(logits[0, asked - 1], packed[0, asked])
+        features = self.features(packed, cu_seqlens=bounds)
+        return cross_entropy(features[0, asked - 1], weight, packed[0, asked])
 
     def new_caches(self, draft: int = 0) -> list[Cache]:
         """A cache for every block, of which the last `draft` tokens can be taken back."""
@@ -201,36 +207,55 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def generate(
         self,
-        tokens: Tensor,
+        tokens: Any,
         count: int,
         *,
-        temperature: float = 1.0,
         generator: torch.Generator | None = None,
         attention_mask: Tensor | None = None,
         lengths: Tensor | None = None,
-    ) -> Tensor:
-        """tokens [B, T], T >= 1, and behind them `count` more: sampled at a temperature, the likeliest
-        one where that is 0. Padding may stand anywhere; each row goes on from its last real token.
-        ValueError: a temperature that is negative or not finite, a negative count, a row without a
-        real token."""
+        **sampling: Any,
+    ) -> Any:
+        """tokens [B, T], T >= 1, and behind them `count` more. Padding may stand anywhere; each row goes
+        on from its last real token. Of prompts in a list, each [T_b], a list comes back.
+
+        `sampling`: temperature (1), the likeliest where that is 0; top_k, among the k likeliest; top_p,
+        among as few of these as have that share together; stop, tokens behind which a row ends: it
+        repeats that one until the others have ended, and in a list it is cut there.
+
+        ValueError: a temperature that is negative or not finite, top_k below 1, top_p outside 0 .. 1, a
+        negative count, a row without a real token, words that are none of these."""
+        how = sampling_of(sampling)
+        if isinstance(tokens, (list, tuple)):
+            if attention_mask is not None or lengths is not None:
+                absent = "absent where prompts are a list"
+                refuse("attention_mask and lengths", absent, "given", "LanguageModel")
+            padded, counts = pad(tokens)
+            real = real_tokens("LanguageModel", padded, None, counts)
+            told = self._generate(padded, count, how, generator, real)
+            return how.cut(tokens, told[:, padded.shape[1] :])
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
-        if not 0 <= temperature < math.inf:
-            refuse("temperature", "finite and >= 0", temperature, "LanguageModel")
+        real = real_tokens("LanguageModel", tokens, attention_mask, lengths)
+        return self._generate(tokens, count, how, generator, real)
+
+    def _generate(
+        self, tokens: Tensor, count: int, how: Sampling, generator: Any, real: Tensor | None
+    ) -> Tensor:
         if count < 0:
             refuse("count", "at least 0", count, "LanguageModel")
-        real = real_tokens("LanguageModel", tokens, attention_mask, lengths)
         last = torch.full_like(tokens[:, 0], -1) if real is None else _last(real)
         caches, new, rows = self.new_caches(), tokens, torch.arange(len(tokens), device=tokens.device)
+        ended = torch.zeros_like(last, dtype=torch.bool)
         for _ in range(count):
             logits = self.logits(self.features(new, caches=caches, attention_mask=real)[rows, last])
-            if temperature == 0:
-                new = logits.argmax(-1, keepdim=True)
-            else:
-                odds = (logits / temperature).softmax(-1)
-                new = torch.multinomial(odds, 1, generator=generator)
+            drawn = how.draw(logits, generator)
+            new = torch.where(ended[:, None], tokens[:, -1:], drawn)
             tokens = torch.cat([tokens, new], 1)
             real, last = None, torch.full_like(last, -1)
+            if how.stop:
+                ended = ended | how.ends(new[:, 0])
+                if bool(ended.all()):
+                    break
         return tokens
 
 

@@ -41,3 +41,33 @@ def _behind(design: Design) -> list[str]:
     if design.skip:
         words.insert(0, "+ d v")
     return words
+
+
+def table(names: Iterable[str]) -> str:
+    """What is around the memories of some recipes, as a table of Markdown."""
+    from ._layer import TestTimeRegression
+
+    lines = ["| layer | inputs | q, k, v | what is read | source |", "|---|---|---|---|---|"]
+    for name in names:
+        layer = TestTimeRegression(name, 64, 4)
+        made = [f"{n}: {getattr(gate, 'formula', '?')}" for n, gate in layer.gates.items()]
+        learned = [f"{n}: learned" for n in layer.start]
+        cells = [
+            f"`{name}`",
+            "; ".join([*made, *learned]),
+            ", ".join(_before(layer.design)),
+            ", ".join(_behind(layer.design)),
+            layer.design.source,
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _before(design: Design) -> list[str]:
+    """What q, k and v pass, in order."""
+    words = [f"{design.convolved}: convolution of {design.conv_size}"] if design.conv_size else []
+    if design.silu:
+        words.append(f"{design.silu}: SiLU")
+    if design.qk_norm:
+        words.append(f"qk: {design.qk_norm} norm")
+    return words

@@ -21,20 +21,21 @@ def _time_steps(shape: tuple[int, ...], low: float, high: float) -> Tensor:
 
 class Decay(Linear):
     """log_decay = -exp(A_log) softplus(W x + dt_bias), A uniform in `a`, softplus(dt_bias)
-    log-uniform in 1e-3 .. 0.1. With `discretise` the values are multiplied by softplus(..), too."""
+    log-uniform in `dt`. With `discretise` the values are multiplied by softplus(..), too."""
 
     def __init__(
         self,
         need: Need,
         *,
         a: tuple[float, float] = (1.0, 16.0),
+        dt: tuple[float, float] = (1e-3, 0.1),
         rank: int = 0,
         discretise: bool = False,
     ) -> None:
         super().__init__(need, rank=rank, bias=False)
         self.discretise = discretise
         self.A_log = nn.Parameter(torch.empty(need.heads).uniform_(*a).clamp(min=1e-4).log())
-        self.dt_bias = nn.Parameter(_time_steps(need.shape, 1e-3, 0.1))
+        self.dt_bias = nn.Parameter(_time_steps(need.shape, *dt))
         self.formula = "-exp(A_log) softplus(W x + dt_bias)"
 
     def forward(self, x: Tensor, k: Tensor | None) -> Any:

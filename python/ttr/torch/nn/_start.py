@@ -1,0 +1,58 @@
+"""Where the parts around memories begin, so that what memories answer is learned from the first step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import MutableMapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+#: silu(b) = 1: a gate that lets through what it is given.
+_OPEN = 1.2784645
+
+
+def start_open(gate: nn.Linear, kind: str) -> None:
+    """An output gate that begins as a constant: W = 0, and silu(b) = 1 or sigmoid(b) = 1/2.
+
+    W x of random weights has a random sign at every token and channel, and so has its silu: what a
+    memory answers would be told from noise before anything is learned of it. A silu without a bias
+    would begin shut, and stays random.
+    """
+    if kind == "silu" and gate.bias is None:
+        return
+    nn.init.zeros_(gate.weight)
+    if gate.bias is not None:
+        nn.init.constant_(gate.bias, _OPEN if kind == "silu" else 0.0)
+
+
+def start_small(blocks: nn.ModuleList, size: float) -> None:
+    """Scales the last matrices of blocks so that what all of them add to the stream at the start is as
+    large as `size`, the deviation of embeddings there. The token itself stays the loudest, which
+    keys and queries of every block are made of. (1 / sqrt(2 layers) is GPT-2's scale of residuals.)
+    """
+    factor = size / math.sqrt(2 * len(blocks))
+    with torch.no_grad():
+        for block in blocks:
+            for part in (block.layer.output, block.mlp and block.mlp.down):
+                if part is not None:
+                    part.weight.mul_(factor)
+
+
+def add_late_parts(layer: Any, state: MutableMapping[str, Tensor], prefix: str) -> None:
+    """Parts that designs have got since a state dictionary was written, as those that change nothing: a
+    gate's bias of zeros, and taps of a convolution that are the token itself."""
+    like = state.get(f"{prefix}output.weight")
+    if like is None:
+        return
+    bias = None if not hasattr(layer, "gate") else layer.gate.bias
+    if bias is not None and layer.design.gate_bias and f"{prefix}gate.weight" in state:
+        state.setdefault(f"{prefix}gate.bias", like.new_zeros(bias.shape))
+    taps = {f"{prefix}convolve.{n}.weight": c for n, c in layer.convolve.items()}
+    if layer.design.silu or layer.design.key_lags or any(name in state for name in taps):
+        return
+    for name, convolve in taps.items():
+        alone = like.new_zeros(convolve.weight.shape)
+        alone[:, -1] = 1
+        state[name] = alone
