@@ -76,6 +76,12 @@ CASES = [
     ("delta_product", "grouped"),
     ("comba", "shared"),
     ("deltanet", "one token"),
+    ("gla", "chunks"),
+    ("rwkv6", "packed"),
+    ("hgrn2", "grouped"),
+    ("kda", "chunks"),
+    ("kda{read: before}", "packed"),
+    ("gated_deltanet2", "grouped"),
 ]
 
 

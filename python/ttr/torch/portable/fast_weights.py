@@ -65,10 +65,9 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def _kernels(call: Call, rows: Rows) -> Any | None:
-    """The kernels for what is written with a scalar decay, where they are made for the device."""
-    scalar = rows.log_decay is None or rows.log_decay.shape[-1] == 1
+    """The kernels for what fades by numbers or by key channels, where they are made for the device."""
     parts = (rows.along, rows.phase, rows.shrink, rows.momentum)
-    if not call.choices.causal or not scalar or any(part is not None for part in parts):
+    if not call.choices.causal or any(part is not None for part in parts):
         return None
     if torch.compiler.is_compiling():
         return None

@@ -29,6 +29,7 @@ from .._derivatives import once
 from .inputs import Call
 from .kernels import CHUNK, ends
 from .layout import by_token, queries_by_memory
+from .linear_attention import decays
 from .operands import Rows
 from .prefix_solve import Pairs, shared
 
@@ -70,10 +71,11 @@ def _backward(
     dk = passes.of_written(q, e, dy, d, dd, later)
     dg = None
     if g is not None:
-        own = (e * de).sum(-1, dtype=torch.float64) - (k * dk).sum(-1, dtype=torch.float64)
-        read = shared(q * dq, k.shape[2]).sum(-1, dtype=torch.float64)
-        whole = (dlast.double() * last).sum((-1, -2))
-        dg = passes.later_tokens(own + passes.when_read(read), whole).to(g.dtype)
+        own, read = e * de - k * dk, shared(q * dq, k.shape[2])
+        whole = (dlast.double() * last).sum(-1)
+        if g.dim() == 3:
+            own, read, whole = (x.sum(-1, dtype=torch.float64) for x in (own, read, whole))
+        dg = passes.later_tokens(own.double() + passes.when_read(read), whole).to(g.dtype)
     return dq, dk, dd, de, dg, first
 
 
@@ -86,7 +88,7 @@ def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Te
         return kernels.Steps(pairs, heads, starts, call.choices.read, CHUNK)
 
     assert rows.erase is not None
-    g = None if rows.log_decay is None else by_token(rows.log_decay).squeeze(-1)
+    g = decays(rows)
     of = (by_token(x) for x in (rows.q, rows.key, rows.v, rows.erase))
     y, last = _StepRule.apply(passes, *of, g, state.squeeze(2))
     return queries_by_memory(y, heads), last.unsqueeze(2)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..portable.passes import GROWTH, least_left, least_pivot
 from ..portable.prefix_solve import Pairs
-from . import factor, gradients, launches, read, solve, sums
+from . import channels, factor, gradients, launches, read, solve, sums
 
 #: How far pairs may outgrow A_0 for so many rounds of refinement by V, an inverse itself. What is
 #: solved for beside a ridge that does not fade is not refined.
@@ -53,7 +53,8 @@ def power(n: int) -> int:
 
 class Passes:
     """Over chunks of ``size`` tokens: 16, 32 or 64. ``ends``: the first row of every sequence, and the
-    number of rows. States are [n, H, rows, columns], filled up to whole blocks of 16."""
+    number of rows. States are [n, H, rows, columns], filled up to whole blocks of 16. Where g is [B, T, H,
+    K] each key channel fades for itself: FADES == 2."""
 
     def __init__(self, pairs: Pairs, heads: int, ends: tuple[int, ...], at: str, size: int) -> None:
         self._shape = pairs.k.shape[:2]
@@ -61,9 +62,11 @@ class Passes:
         self._w, self._g = self._numbers(pairs.w), self._numbers(pairs.g)
         self._heads, self._size = heads, size
         self._tables = tables(ends, size, pairs.k.device)
-        self._kept = self._k.new_empty(self._tables.count, heads, dtype=torch.float32)
         self._before = at == "before"
-        self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": pairs.g is not None}
+        fades = 0 if self._g is None else self._g.dim() - 1
+        channels = (self._k.shape[-1],) if fades == 2 else ()
+        self._kept = self._k.new_empty(self._tables.count, heads, *channels, dtype=torch.float32)
+        self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": fades}
         self._weighted = {"WEIGHTED": pairs.w is not None}
 
     @staticmethod
@@ -106,6 +109,19 @@ class Passes:
         )  # fmt: skip
         return made
 
+    def _scores(self, x: Tensor, strict: bool = False) -> Tensor | None:
+        """[n, queries, C, C], those of x [R, heads, K] and k where channels fade each for itself."""
+        if self._common["FADES"] != 2:
+            return None
+        queries, size, key = max(self._heads, x.shape[1]), self._size, self._k.shape[-1]
+        made = x.new_empty(self._tables.count, queries, size, size, dtype=torch.float32)
+        launches.launch(
+            channels.scores, (self._tables.count, queries), x, self._k, self._g, made, self._tables.chunks,
+            H=self._heads, GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=self._k.shape[1], K=key,
+            C=size, BLOCK=min(32, power(key)), BEFORE=self._before and not strict, STRICT=strict, num_stages=1,
+        )  # fmt: skip
+        return made
+
     def sums(self, right: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
         return self._sums(self._k, self._rows(right), start, later=False)
 
@@ -139,9 +155,10 @@ class Passes:
         y = x.new_empty(x.shape[0], queries, width, dtype=made)
         tile = min(64, power(width))
         if y.numel():
+            faded = None if across else self._scores(x)
             grid = (self._tables.count, queries, triton.cdiv(width, tile))
             launches.launch(read.read, grid,
-                x, k, v, self._w, self._g, states, y, self._tables.chunks,
+                x, k, v, self._w, self._g, faded, states, y, self._tables.chunks,
                 GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=k.shape[1],
                 V_HEADS=v.shape[1], K=k.shape[-1], V=width, ROWS=states.shape[2],
                 COLUMNS=states.shape[3], SIZE=power(k.shape[-1]), TILE=tile, ACROSS=across,
@@ -169,7 +186,7 @@ class Passes:
         if rows:
             grid = (count, heads, triton.cdiv(value, tile))
             launches.launch(gradients.of_values, grid,
-                x, dy, k, self._w, self._g, of_b, dv, self._tables.chunks, TILE=tile, **shapes
+                x, dy, k, self._w, self._g, self._scores(x), of_b, dv, self._tables.chunks, TILE=tile, **shapes
             )
             launches.launch(gradients.of_keys, (count, heads, parts.shape[0]),
                 x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,

@@ -16,11 +16,12 @@ class Steps(Passes):
     def write(self, e: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """D, the memories before chunks and the last."""
         e = self._rows(e)
+        self._found = self._scores(e, strict=True)
         from_values = torch.empty_like(self._v, dtype=torch.float32)
         from_erase = torch.empty_like(e, dtype=torch.float32)
         launches.launch(
-            steps.prepare, (self._tables.count, self._heads), e, self._k, self._v, self._g, from_values,
-            from_erase, self._tables.chunks, **self._shapes(),
+            steps.prepare, (self._tables.count, self._heads), e, self._k, self._v, self._g, self._found,
+            from_values, from_erase, self._tables.chunks, **self._shapes(),
         )  # fmt: skip
         return self._chain(self._k, from_values, from_erase, None, start)
 
@@ -47,7 +48,7 @@ class Steps(Passes):
         key, value = self._k.shape[-1], self._v.shape[-1]
         return {
             "H": self._heads, "K": key, "V": value, "C": self._size, "SIZE": power(key),
-            "WIDTH": power(value), "FADES": self._g is not None,
+            "WIDTH": power(value), "FADES": self._common["FADES"],
         }  # fmt: skip
 
     def read_written(self, q: Tensor, d: Tensor, states: Tensor) -> Tensor:
@@ -66,13 +67,13 @@ class Steps(Passes):
     def write_back(
         self, q: Tensor, e: Tensor, dy: Tensor, last: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """dD, the gradients of the memories behind chunks, and that of the first memory."""
+        """dD, the gradients of the memories behind chunks, and that of the first memory; after ``write``."""
         q, e, dy = self._rows(q), self._rows(e), self._rows(dy)
         from_outputs = torch.empty_like(self._v, dtype=torch.float32)
         from_end = torch.empty_like(self._k, dtype=torch.float32)
         launches.launch(
             steps.prepare_back, (self._tables.count, self._heads), q, e, self._k, dy, self._g,
-            from_outputs, from_end, self._tables.chunks, GROUPS=q.shape[1] // self._heads,
+            self._found, self._scores(q), from_outputs, from_end, self._tables.chunks, GROUPS=q.shape[1] // self._heads,
             BEFORE=self._before, **self._shapes(),
         )  # fmt: skip
         return self._chain(e, from_outputs, from_end, self._products(q, dy, later=True), last)
