@@ -82,6 +82,10 @@ CASES = [
     ("kda", "chunks"),
     ("kda{read: before}", "packed"),
     ("gated_deltanet2", "grouped"),
+    ("rwkv7", "chunks"),
+    ("rwkv7{read: before}", "packed"),
+    ("leaky_lms", "shared"),
+    ("decoupled_lms{decay: scalar}", "packed"),
 ]
 
 
@@ -183,13 +187,44 @@ def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
     inputs = cases.inputs("rls", sizes, dtype=torch.float32)
     inputs["k"][0, 7] = torch.nan
     y = regress("rls", **inputs)
-    assert y[0, 7:].isnan().all() and y[1].isfinite().all()
+    assert y[0, :7].isfinite().all() and y[0, 7:].isnan().all() and y[1].isfinite().all()
     empty = cases.inputs("rls", Sizes(tokens=0), dtype=torch.float32)
     state = cases.state("rls", Sizes(), dtype=torch.float32)
     y, final = regress("rls", **empty, state=state, return_state=True)
     assert y.shape == (2, 0, 2, 4)
     for name, tensor in final.items():
         assert torch.equal(tensor, state[name])
+
+
+@pytest.mark.parametrize("recipe", ["mamba2", "gla", "kda", "rwkv7"])
+def test_what_is_not_finite_reaches_its_own_sequence_and_later_tokens(
+    launched: list[str], recipe: str
+) -> None:
+    sizes = Sizes(batch=2, tokens=9, key_dim=4)
+    for name in ("q", "k", "v"):
+        inputs = cases.inputs(recipe, sizes, dtype=torch.float32)
+        whole = regress(recipe, **inputs)
+        inputs[name][0, 5] = torch.nan
+        y = regress(recipe, **inputs)
+        assert y[0, 5].isnan().all() and (name == "q" or y[0, 6:].isnan().all())
+        assert torch.equal(y[0, :5], whole[0, :5]) and torch.equal(y[1], whole[1])
+    assert "read" in launched
+
+
+@pytest.mark.parametrize("recipe", ["gla", "kda{read: before}", "rwkv7"])
+def test_channels_that_fade_by_any_number_of_digits(launched: list[str], recipe: str) -> None:
+    inputs = cases.inputs(recipe, Sizes(batch=1, tokens=40, key_dim=4), dtype=torch.float32)
+    inputs["log_decay"][:, 7, :, 1], inputs["log_decay"][:, 12:17, :, 2] = -torch.inf, -60
+    inputs["log_decay"].requires_grad_()
+    wide = leaves({n: x.detach() for n, x in inputs.items()}, torch.float64)
+    y = regress(recipe, **inputs)
+    want, last = oracle.definition(recipe, wide, {})
+    close(y, want, "y", 1e-5)
+    gradient = torch.autograd.grad(y.sum(), inputs["log_decay"])[0]
+    nothing = {n: torch.zeros_like(x) for n, x in last.items()}
+    wanted = oracle.gradients(recipe, wide, {}, torch.ones_like(want), nothing)["log_decay"]
+    close(gradient, wanted, "dlog_decay", 1e-5)
+    assert "scores" in launched
 
 
 def test_a_decay_of_zero_forgets_what_is_infinite(launched: list[str]) -> None:

@@ -19,6 +19,7 @@ Only D and M wait for the chunk before, one product each. Saved for the backward
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -71,24 +72,72 @@ def _backward(
     dk = passes.of_written(q, e, dy, d, dd, later)
     dg = None
     if g is not None:
-        own, read = e * de - k * dk, shared(q * dq, k.shape[2])
+        written, erased, read = k * dk, e * de, shared(q * dq, k.shape[2])
         whole = (dlast.double() * last).sum(-1)
         if g.dim() == 3:
-            own, read, whole = (x.sum(-1, dtype=torch.float64) for x in (own, read, whole))
-        dg = passes.later_tokens(own.double() + passes.when_read(read), whole).to(g.dtype)
+            written, erased, read, whole = (x.sum(-1, dtype=torch.float64) for x in (written, erased, read, whole))
+        terms = passes.when_erased(erased) + passes.when_read(read) - written
+        dg = passes.later_tokens(terms.double(), whole).to(g.dtype)
     return dq, dk, dd, de, dg, first
 
 
 def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Tensor]:
     """The rows' outputs [B, H, G, R, V] and the last state [N, H, 1, K, V], by ``kernels``."""
-    heads = call.sizes["H"]
-    starts = tuple(end * call.choices.rows_per_token for end in ends(call))
+    heads, at = call.sizes["H"], call.choices.read
+    along = rows.along is not None
+    rows = _erased_then_written(_shrunk(rows), at) if along else _shrunk(rows)
+    per_token = call.choices.rows_per_token * (2 if along else 1)
+    starts = tuple(end * per_token for end in ends(call))
 
     def passes(pairs: Pairs) -> Any:
-        return kernels.Steps(pairs, heads, starts, call.choices.read, CHUNK)
+        return kernels.Steps(pairs, heads, starts, at, CHUNK, rows.undecayed)
 
     assert rows.erase is not None
-    g = decays(rows)
     of = (by_token(x) for x in (rows.q, rows.key, rows.v, rows.erase))
-    y, last = _StepRule.apply(passes, *of, g, state.squeeze(2))
-    return queries_by_memory(y, heads), last.unsqueeze(2)
+    y, last = _StepRule.apply(passes, *of, decays(rows), state.squeeze(2))
+    y = queries_by_memory(y, heads)
+    if along:
+        y = y[..., 0 if at == "before" else 1 :: 2, :]
+    return y, last.unsqueeze(2)
+
+
+def takes(rows: Rows) -> bool:
+    """Whether the passes take these rows: factors go through their logarithms."""
+    return rows.shrink is None or bool((rows.shrink > LEAST_SHRINK).all())
+
+
+#: A factor's gradient is that of its logarithm over the factor.
+LEAST_SHRINK = 1 / 16
+
+
+def _shrunk(rows: Rows) -> Rows:
+    """M~ = e^g M', M = s M~ + k (v - M~^T e)^T fades by e^g s, and erase keys e^g e read M'."""
+    if rows.shrink is None:
+        return rows
+    g, erase = rows.shrink.log(), rows.erase
+    assert erase is not None
+    if rows.log_decay is not None:
+        g, erase = g + rows.log_decay, rows.log_decay.exp() * erase
+    return dataclasses.replace(rows, log_decay=g, erase=erase, shrink=None, undecayed=True)
+
+
+def _erased_then_written(rows: Rows, at: str) -> Rows:
+    """Two rows for each: the first fades and erases along a key of its own, the second writes."""
+    nothing = torch.zeros_like(rows.key)
+    first, second = (rows.q, rows.q * 0) if at == "before" else (rows.q * 0, rows.q)
+    g = rows.log_decay
+    assert rows.along is not None and rows.erase is not None
+    return dataclasses.replace(
+        rows,
+        q=_alternating(first, second),
+        key=_alternating(rows.along, rows.key),
+        v=_alternating(torch.zeros_like(rows.v), rows.v),
+        erase=_alternating(rows.erase, nothing),
+        log_decay=None if g is None else _alternating(g, torch.zeros_like(g)),
+        along=None,
+    )
+
+
+def _alternating(first: Tensor, second: Tensor) -> Tensor:
+    """[..., R, D] twice becomes [..., 2 R, D]."""
+    return torch.stack([first, second], -2).flatten(-3, -2)

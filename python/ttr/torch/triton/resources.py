@@ -119,7 +119,7 @@ def launches(width: int) -> list[Launch]:
         made.read_back(y, sums)
         made.later_sums(x, x, state)
         made.gradients(x, x, y, sums, sums)
-        steps = step_passes.Steps(pairs._replace(w=None), heads, (0, 2 * size), "after", size)
+        steps = step_passes.Steps(pairs._replace(w=None), heads, (0, 2 * size), "after", size, False)
         d, sums, _ = steps.write(rows, state)
         dd, later, _ = steps.write_back(rows, rows, y, state)
         steps.of_written(rows, rows, y, d, dd, later)

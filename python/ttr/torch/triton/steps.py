@@ -1,4 +1,5 @@
-"""Memories that take a step for each pair: D = V - E, E what erase keys found (portable/step_rule.py)."""
+"""Memories that take a step for each pair: D = V - E, E what erase keys found (portable/step_rule.py) in
+the faded memory or, UNDECAYED, in the one before."""
 
 # mypy: ignore-errors
 import triton
@@ -11,7 +12,7 @@ from .rows import below, between, load_numbers, load_rows, load_square, of_earli
 @triton.jit
 def _inverse(
     e, k, g, found, chunk, begin, end, head, H: tl.constexpr, K: tl.constexpr, C: tl.constexpr,
-    SIZE: tl.constexpr, FADES: tl.constexpr,
+    SIZE: tl.constexpr, FADES: tl.constexpr, UNDECAYED: tl.constexpr,
 ):  # fmt: skip
     """(1 + S)^-1 of a chunk, [C, C], in the place of S: rows below take row after row. Where channels
     fade each for itself S is there, ``found`` [n, H, C, C]."""
@@ -20,7 +21,7 @@ def _inverse(
     else:
         erase = load_rows(e, begin, end, head, H, K, C, 0, SIZE)
         keys = load_rows(k, begin, end, head, H, K, C, 0, SIZE)
-        a = product(erase, tl.trans(keys)) * between(g, begin, end, head, H, C, FADES, False, True)
+        a = product(erase, tl.trans(keys)) * between(g, begin, end, head, H, C, FADES, UNDECAYED, True)
         a = below(a, C, True)
     row, column = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     for j in range(C):
@@ -35,15 +36,15 @@ def _inverse(
 def prepare(
     e, k, v, g, found, from_values, from_erase, chunks,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr,
-    WIDTH: tl.constexpr, FADES: tl.constexpr,
+    WIDTH: tl.constexpr, FADES: tl.constexpr, UNDECAYED: tl.constexpr,
 ):  # fmt: skip
     """D = from_values - from_erase M_0: (1 + S)^-1 V [R, H, V] and (1 + S)^-1 (c e) [R, H, K]."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
-    inverse = _inverse(e, k, g, found, chunk, begin, end, head, H, K, C, SIZE, FADES)
+    inverse = _inverse(e, k, g, found, chunk, begin, end, head, H, K, C, SIZE, FADES, UNDECAYED)
     values = load_rows(v, begin, end, head, H, V, C, 0, WIDTH)
     store_rows(from_values, of_earlier(inverse, values, C), begin, end, head, H, V, C, 0, WIDTH)
-    left = from_start(g, begin, end, head, H, K, C, 0, SIZE, FADES, False)
+    left = from_start(g, begin, end, head, H, K, C, 0, SIZE, FADES, UNDECAYED)
     erase = load_rows(e, begin, end, head, H, K, C, 0, SIZE).to(tl.float32) * left
     store_rows(from_erase, of_earlier(inverse, erase, C), begin, end, head, H, K, C, 0, SIZE)
 
@@ -52,14 +53,14 @@ def prepare(
 def prepare_back(
     q, e, k, dy, g, found, read, from_outputs, from_end, chunks,
     H: tl.constexpr, GROUPS: tl.constexpr, K: tl.constexpr, V: tl.constexpr, C: tl.constexpr,
-    SIZE: tl.constexpr, WIDTH: tl.constexpr, BEFORE: tl.constexpr, FADES: tl.constexpr,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, BEFORE: tl.constexpr, FADES: tl.constexpr, UNDECAYED: tl.constexpr,
 ):  # fmt: skip
     """dD = from_outputs + from_end R: (1 + S^T)^-1 of what the chunk's queries give, [R, H, V], and of
     k faded to the chunk's end, [R, H, K]. Where channels fade each for itself the scores of q are there,
     ``read`` [n, H GROUPS, C, C]."""
     chunk, head = tl.program_id(0), tl.program_id(1)
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
-    inverse = tl.trans(_inverse(e, k, g, found, chunk, begin, end, head, H, K, C, SIZE, FADES))
+    inverse = tl.trans(_inverse(e, k, g, found, chunk, begin, end, head, H, K, C, SIZE, FADES, UNDECAYED))
     keys = load_rows(k, begin, end, head, H, K, C, 0, SIZE)
     if FADES < 2:
         later = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE, False))
@@ -82,6 +83,7 @@ def chain(
     along, from_values, from_state, g, sums, start, last, d, chunks, firsts,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     C: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr, BACK: tl.constexpr, FADES: tl.constexpr,
+    UNDECAYED: tl.constexpr,
 ):  # fmt: skip
     """The memory from chunk to chunk, TILE columns of it:
 
@@ -110,7 +112,7 @@ def chain(
         values = load_rows(from_values, begin, end, head, H, V, C, first, TILE)
         if BACK:
             values += seen
-            factor = from_start(g, begin, end, head, H, K, C, 0, SIZE, FADES, False)
+            factor = from_start(g, begin, end, head, H, K, C, 0, SIZE, FADES, UNDECAYED)
             term = tl.load(at, mask=kept, other=0.0)
         else:
             values -= seen
@@ -137,7 +139,7 @@ def of_written(
     q, e, dy, d, dd, g, later, dk, chunks,
     H: tl.constexpr, GROUPS: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, C: tl.constexpr, TILE: tl.constexpr,
-    WIDTH: tl.constexpr, BEFORE: tl.constexpr, FADES: tl.constexpr,
+    WIDTH: tl.constexpr, BEFORE: tl.constexpr, FADES: tl.constexpr, UNDECAYED: tl.constexpr,
 ):  # fmt: skip
     """TILE channels of dk_i = sum_{t>=i} (D_i . dy_t) q_t - sum_{t>i} (D_i . dD_t) e_t + R D_i, each
     faded; ``later`` [ROWS, COLUMNS]: R behind the chunk."""
@@ -153,9 +155,9 @@ def of_written(
     scores = product(written, tl.trans(load_rows(dd, begin, end, head, H, V, C, 0, WIDTH)))
     erased = load_rows(e, begin, end, head, H, K, C, first, TILE)
     if FADES == 2:
-        total -= mixed(scores, erased, g, begin, end, head, H, K, C, first, TILE, True, False, True)
+        total -= mixed(scores, erased, g, begin, end, head, H, K, C, first, TILE, True, UNDECAYED, True)
     else:
-        scores *= tl.trans(between(g, begin, end, head, H, C, FADES, False, True))
+        scores *= tl.trans(between(g, begin, end, head, H, C, FADES, UNDECAYED, True))
         total -= product(scores, erased)
         factors = tl.trans(between(g, begin, end, head, H, C, FADES, BEFORE, False))
     for group in range(GROUPS):
