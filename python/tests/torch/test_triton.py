@@ -3,6 +3,7 @@ against the definition and the passes of PyTorch's operators."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ import pytest
 import torch
 import torch_cases as cases
 import torch_oracle as oracle
+import ttr
 from torch import Tensor
 from torch_cases import Sizes
-from ttr.torch.portable import kernels, regress
+from ttr.torch.portable import in_place, kernels, regress
 
 triton = pytest.importorskip("triton")
 if not triton.knobs.runtime.interpret:
@@ -259,3 +261,86 @@ def test_why_there_are_no_kernels_is_said_once(
     with pytest.warns(UserWarning, match="Triton is not there"):
         y = regress("rls", **inputs)
     assert not launched and y.isfinite().all()
+
+
+#: Every rule and what it is beside, in one token.
+TOKENS = [
+    ("linear_attention{importance: input, decay: scalar}", "grouped"),
+    ("linear_attention{eta: 0.5}", "shared"),
+    ("retnet", "grouped"),
+    ("gla{normalise_qk: true}", "grouped"),
+    ("hgrn2", "grouped"),
+    ("hgrn2{importance: root_complement}", "shared"),
+    ("rwkv6", "shared"),
+    ("gated_deltanet", "grouped"),
+    ("kda{read: before}", "shared"),
+    ("nlms", "grouped"),
+    ("longhorn{decay: 0.9}", "grouped"),
+    ("efla{normalise_qk: true}", "shared"),
+    ("comba", "grouped"),
+    ("gated_deltanet2", "grouped"),
+    ("rwkv7", "grouped"),
+    ("leaky_lms", "grouped"),
+    ("decoupled_lms", "shared"),
+    ("delta_product", "grouped"),
+    ("rls", "grouped"),
+    ("rls{normalise_qk: true, decay: retention}", "shared"),
+    ("weighted_rls{read: before}", "grouped"),
+    ("mesa", "grouped"),
+    ("mesa{decay: none}", "shared"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "shape"), TOKENS)
+def test_a_token_in_one_launch(launched: list[str], recipe: str, shape: str) -> None:
+    """Two of them, from a state; the second one's answer has the first one's."""
+    sizes = dataclasses.replace(SHAPES[shape], batch=2, tokens=2)
+    given, state = drawn(recipe, sizes)
+    want, last = oracle.definition(recipe, leaves(given, torch.float64), leaves(state, torch.float64))
+    info = {s["keyword"]: s["shapes"][0] for s in ttr.input_specs(recipe)}
+    for t in range(2):
+        rows = {n: x.unflatten(1, (2, -1))[:, t] if info[n][1:2] in (["T"], ["T n"]) else x for n, x in given.items()}
+        y = in_place.step(recipe, rows, state)
+        close(y, want[:, t : t + 1], "y", 2e-5)
+    for name, x in state.items():
+        close(x, last[name], name, 1e-5)
+    assert launched == 2 * (["solve"] if "state.a" in state else ["step"])
+
+
+def test_a_token_of_a_call(launched: list[str]) -> None:
+    """regress leaves the state that it goes on from alone."""
+    given, state = drawn("gated_deltanet", Sizes(batch=1, tokens=1, key_dim=4))
+    held = {n: x.clone() for n, x in state.items()}
+    y, final = regress("gated_deltanet", **given, state=state, return_state=True)
+    assert launched == ["step"] and torch.equal(state["state"], held["state"])
+    want, last = oracle.definition("gated_deltanet", leaves(given, torch.float64), leaves(state, torch.float64))
+    close(y, want, "y", 1e-5)
+    close(final["state"], last["state"], "state", 1e-5)
+    given["v"].requires_grad_()
+    assert regress("gated_deltanet", **given, state=state).requires_grad
+
+
+def test_the_operator_has_a_form_on_a_gpu() -> None:
+    assert torch._C._dispatch_has_kernel_for_dispatch_key("ttr::step_state_", "CUDA")
+
+
+def test_a_token_that_no_kernel_takes(launched: list[str]) -> None:
+    """The portable form's, also of a state that does not lie as a kernel reads it."""
+    sizes = Sizes(batch=1, tokens=1, key_dim=4)
+    for recipe in ("mlstm", "momentum_deltanet", "rls{ridge: 0}"):
+        given, state = drawn(recipe, sizes)
+        want, last = oracle.definition(recipe, leaves(given, torch.float64), leaves(state, torch.float64))
+        close(in_place.step(recipe, given, state), want, "y", 1e-4)
+        for name, x in state.items():
+            close(x, last[name], name, 1e-5)
+    given, state = drawn("gla", sizes)
+    want, last = oracle.definition("gla", leaves(given, torch.float64), leaves(state, torch.float64))
+    state = {n: x.mT.contiguous().mT for n, x in state.items()}
+    close(in_place.step("gla", given, state), want, "y", 1e-5)
+    close(state["state"], last["state"], "state", 1e-5)
+    assert "step" not in launched
+    given, state = drawn("softmax", sizes)
+    with pytest.raises(ValueError, match=r"\[step_\] state.k must keep its shape"):
+        in_place.step("softmax", given, state)
+    with pytest.raises(ValueError, match=r"\[step_\] q, k and v must be of one token but are of 2"):
+        in_place.step("rls", *drawn("rls", dataclasses.replace(sizes, tokens=2)))

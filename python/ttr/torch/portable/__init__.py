@@ -6,6 +6,7 @@ that are refused by name.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from . import (
     kernel_dictionary,
     kernel_regression,
     kernel_smoother,
+    kernels,
     least_squares,
     local_polynomial,
     network,
@@ -73,10 +75,23 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if kernel is not None:
         return kernel(call)
     _check_road(call)
+    if _is_constant(call):
+        made = kernels.of_token(call)
+        if made is not None:
+            state = {name: held.clone() for name, held in call.state.items()}
+            return made.run(dataclasses.replace(call, state=state)), state
     if call.sequences is None:
         return _road(call)
     together = least_squares.run_packed(call) if call.choices.family == "least_squares" else None
     return _packed(call) if together is None else together
+
+
+def _is_constant(call: Call) -> bool:
+    """Whether nobody asks for gradients, nor for a graph."""
+    if torch.compiler.is_compiling():
+        return False
+    given = (*call.tensors.values(), *call.state.values())
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in given))
 
 
 def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
