@@ -263,6 +263,21 @@ def test_why_there_are_no_kernels_is_said_once(
     assert not launched and y.isfinite().all()
 
 
+@pytest.mark.parametrize(("recipe", "shape"), [("local_linear", "grouped"), ("local_linear{read: before}", "chunks")])
+def test_local_linear_regression(launched: list[str], recipe: str, shape: str) -> None:
+    """Without gradients; with them it is PyTorch's operators'."""
+    given, _ = drawn(recipe, SHAPES[shape])
+    given = {n: x.bfloat16() if n in ("q", "k", "v") else x for n, x in given.items()}
+    y, final = regress(recipe, **given, return_state=True)
+    assert launched == ["linear"] and y.dtype == torch.bfloat16
+    want, last = oracle.definition(recipe, leaves(given, torch.float64), {})
+    close(y, want, "y", 1e-2)
+    for name, tensor in last.items():
+        close(final[name], tensor, name, 1e-6)
+    given["v"].requires_grad_()
+    assert regress(recipe, **given).requires_grad and launched == ["linear"]
+
+
 #: Every rule and what it is beside, in one token.
 TOKENS = [
     ("linear_attention{importance: input, decay: scalar}", "grouped"),

@@ -7,7 +7,8 @@
 
 Values: every recipe in float32 and bfloat16 against itself in float64, outputs and gradients. Times: one
 sequence of 8192 tokens, 32 heads, bfloat16, forward and with the backward pass, medians, and the peak of
-memory, beside the kernels of `fla` where it is installed. Limits: a copy's bandwidth and a product's rate.
+memory, beside the kernels of `fla` where it is installed; local linear regression forward (2048 tokens,
+8 heads); one token of 8 sequences, by itself and in a CUDA graph. Limits: a copy's bandwidth and a product's rate.
 Every run is a process of its own: one that fails leaves the others alone. They are compiled side by side
 first, then timed one after another. What the time does not allow is said.
 """
@@ -18,6 +19,7 @@ import argparse
 import concurrent.futures
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -32,15 +34,19 @@ from ttr._files import refuse_unwritable, write_whole
 
 TOKENS, HEADS, WIDTHS = 8192, 32, (64, 128)
 #: Ours, by the recipe, then peers.
-OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet")
-PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net")
+OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet", "gla", "kda", "rwkv7", "decoupled_lms")
+PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net", "fla gla", "fla kda")
+#: Of which a single token is timed, too.
+DECODED = ("rls", "mesa", "gated_deltanet", "kda")
 #: (ours, the peer, times of it that are enough: forward and with backward, at each width)
-GOALS = (
+GOALS: tuple[tuple[str, str, dict[int, float]], ...] = (
     ("rls", "fla gated_delta_rule", {64: 3.0, 128: 3.5}),
     ("weighted_rls", "fla gated_delta_rule", {}),
     ("mesa", "fla mesa_net", {64: 1.0, 128: 1.0}),
     ("mamba2", "fla simple_gla", {}),
     ("gated_deltanet", "fla gated_delta_rule", {64: 1.3, 128: 1.3}),
+    ("gla", "fla gla", {}),
+    ("kda", "fla kda", {}),
 )
 Result = dict[str, Any]
 
@@ -64,6 +70,10 @@ def tensors(width: int, tokens: int, heads: int, device: str) -> dict[str, Any]:
         "log_decay": (0.97 + 0.03 * uniform[0]).log(),
         "importance": uniform[1],
         "step": uniform[1].clone(),
+        "weight_decay": 0.03 * uniform[0],
+        "erase_key": keys.clone(),
+        "erase_gate": torch.rand(1, tokens, heads, width, generator=generator, device=device),
+        "channel_log_decay": (0.97 + 0.03 * torch.rand(1, tokens, heads, width, generator=generator, device=device)).log(),
         "ridge": torch.full((heads, width), 0.25, device=device),
     }
     return {name: x.requires_grad_() for name, x in made.items()}
@@ -73,13 +83,23 @@ def call(name: str, given: dict[str, Any]) -> tuple[Callable[[], Any], list[Any]
     """A layer's forward pass, and the tensors that it reads."""
     if name.startswith("fla "):
         return _peer(name, given)
-    import ttr
-    from ttr.torch import regress
+    from ttr.torch.portable import gpu_library, regress
 
-    names = [s["name"] for s in ttr.input_specs(name) if s["name"] in given]
-    if "ridge" in names and name != "mesa":
-        names.remove("ridge")
-    return lambda: regress(name, **{n: given[n] for n in names}), [given[n] for n in names]
+    gpu_library._kernel = lambda *_: None  # type: ignore[assignment]  # ours, not the peer's
+    read = _inputs(name, given)
+    return lambda: regress(name, **read), list(read.values())
+
+
+def _inputs(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What a recipe of ours reads, by its names."""
+    import ttr
+
+    read = {s["name"]: given[s["name"]] for s in ttr.input_specs(name) if s["name"] in given}
+    if name != "mesa":
+        read.pop("ridge", None)
+    if ttr.Recipe(name).option("decay") == "channel":
+        read["log_decay"] = given["channel_log_decay"]
+    return read
 
 
 def _peer(name: str, given: dict[str, Any]) -> tuple[Callable[[], Any], list[Any]]:
@@ -95,6 +115,8 @@ def _peer(name: str, given: dict[str, Any]) -> tuple[Callable[[], Any], list[Any
         "gated_delta_rule": {"log_decay": "g", "step": "beta"},
         "simple_gla": {"log_decay": "g"},
         "mesa_net": {"log_decay": "g", "importance": "beta", "ridge": "lamb"},
+        "gla": {"channel_log_decay": "g"},
+        "kda": {"channel_log_decay": "g", "step": "beta"},
     }[kind]
     read = {"q": "q", "k": "k", "v": "v", **words}
     return lambda: kernel(**{w: given[n] for n, w in read.items()})[0], [given[n] for n in read]
@@ -118,6 +140,44 @@ def timed(name: str, width: int, tokens: int = TOKENS, heads: int = HEADS, devic
     both = _median(train, device)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
     return {"forward": forward, "both": both, "peak": peak}
+
+
+def timed_forward(name: str, width: int, tokens: int = 2048, heads: int = 8, device: str = "cuda") -> Result:
+    """Milliseconds of what has no kernel with gradients."""
+    import torch
+
+    run, _ = call(name, {n: x.detach() for n, x in tensors(width, tokens, heads, device).items()})
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    found = _median(run, device)
+    peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
+    return {"forward": found, "both": math.nan, "peak": peak}
+
+
+def timed_token(name: str, width: int, heads: int = HEADS, device: str = "cuda") -> Result:
+    """Microseconds of a token of 8 sequences, its state changed in place: by itself and in a CUDA graph."""
+    import torch
+    import ttr
+    from ttr.torch.portable import in_place
+
+    given = {n: x.detach() for n, x in _inputs(name, tensors(width, 8, heads, device)).items()}
+    rows = {n: x if n == "ridge" else x.transpose(0, 1).contiguous() for n, x in given.items()}
+    sizes = {"N": 8, "H": heads, "Dphi": width, "Dv": width}
+    state = {s["name"]: torch.zeros([sizes[a] for a in s["shape"]], device=device) for s in ttr.state_specs(name)}
+    if "state.a" in state:
+        state["state.a"] += torch.eye(width, device=device)
+
+    def run() -> None:
+        for _ in range(100 if device == "cuda" else 1):
+            in_place.step(name, rows, state)
+
+    found = {"token": _median(run, device) * 10, "replayed": 0.0}
+    if device == "cuda":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        found["replayed"] = _median(graph.replay, device) * 10
+    return found
 
 
 def _median(run: Callable[[], Any], device: str, repeats: int = 15) -> float:
@@ -217,6 +277,8 @@ def jobs(only: str) -> list[str]:
     names += [f"values,{part}" for part in range(8)]
     rest = [*OURS[1:], *PEERS[1:]]
     names += [f"{kind},{width}" for kind in rest for width in WIDTHS]
+    names += [f"forward local_linear,{width}" for width in WIDTHS]
+    names += [f"token {kind},{width}" for kind in DECODED for width in WIDTHS]
     return [name for name in names if re.search(only, name)]
 
 
@@ -230,6 +292,10 @@ def work(job: str, warm: bool) -> Result:
     if kind == "values":
         names = [name for n, name in enumerate(ttr.zoo()) if n % 8 == int(which)]
         return values(names) if warm or names else {}
+    if kind.startswith("token "):
+        return timed_token(kind.removeprefix("token "), int(which))
+    if kind.startswith("forward "):
+        return timed_forward(kind.removeprefix("forward "), int(which))
     return timed(kind, int(which), 256 if warm else TOKENS)
 
 
@@ -283,7 +349,8 @@ def tables(results: dict[str, Result]) -> str:
     lines += ["| layer, channels | forward, ms | with backward, ms | peak, MiB |", "|---|---|---|---|"]
     for name, found in results.items():
         if "forward" in found:
-            lines.append(f"| {name} | {found['forward']:.3f} | {found['both']:.3f} | {found['peak']:.0f} |")
+            both = "" if math.isnan(found["both"]) else f"{found['both']:.3f}"
+            lines.append(f"| {name} | {found['forward']:.3f} | {both} | {found['peak']:.0f} |")
         elif "failed" in found:
             lines.append(f"| {name} | {found['failed']} | | |")
     lines += ["", "| layer over peer, channels | forward | with backward | memory | enough |", "|---|---|---|---|---|"]
@@ -293,6 +360,10 @@ def tables(results: dict[str, Result]) -> str:
             if "forward" in a and "forward" in b:
                 ratios = " | ".join(f"{a[key] / b[key]:.2f}" for key in ("forward", "both", "peak"))
                 lines.append(f"| {ours} over {peer}, {width} | {ratios} | {enough.get(width, '')} |")
+    lines += ["", "| one token of 8 sequences, channels | us | us in a CUDA graph |", "|---|---|---|"]
+    for name, found in results.items():
+        if "token" in found:
+            lines.append(f"| {name.removeprefix('token ')} | {found['token']:.1f} | {found['replayed']:.1f} |")
     lines += ["", "| recipe | float32: y, dq, dk, dv | bfloat16 |", "|---|---|---|"]
     for name, found in results.items():
         if name.startswith("values"):

@@ -25,7 +25,7 @@ from . import (
     network,
     recurrences,
 )
-from .inputs import Call, gather
+from .inputs import Call, gather, is_constant
 from .recipe import INPUTS
 from .recipe import choices as _choices
 from .weightless import without_weightless
@@ -75,7 +75,7 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if kernel is not None:
         return kernel(call)
     _check_road(call)
-    if _is_constant(call):
+    if is_constant(call):
         made = kernels.of_token(call)
         if made is not None:
             state = {name: held.clone() for name, held in call.state.items()}
@@ -84,14 +84,6 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         return _road(call)
     together = least_squares.run_packed(call) if call.choices.family == "least_squares" else None
     return _packed(call) if together is None else together
-
-
-def _is_constant(call: Call) -> bool:
-    """Whether nobody asks for gradients, nor for a graph."""
-    if torch.compiler.is_compiling():
-        return False
-    given = (*call.tensors.values(), *call.state.values())
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in given))
 
 
 def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,20 +1,32 @@
-"""Memories that take one step for each pair, with a scalar decay, by passes over chunks:
+"""Memories that take one step for each pair, by passes over chunks:
 
     E_t = M~_t^T e_t,   M_t = M~_t + k_t (v_t - E_t)^T,   M~_t = e^{g_t} M_{t-1},   y_t = M_t^T q_t
 
-With D = V - E the memory is a linear attention of k and D, and so is what the erase keys e found in it:
+g is a number, or one for each key channel. With D = V - E the memory is a linear attention of k and D,
+and so is what the erase keys e found in it:
 
     M_t = e^{G_t} M_0 + sum_{i<=t} e^{G_t - G_i} k_i D_i^T,    (1 + S) D = V - c (e M_0)
-    S_ti = e^{G_t - G_i} (e_t . k_i),  i < t                   c_t = e^{G_t}
+    S_ti = sum_c e_tc k_ic e^{G_tc - G_ic},  i < t             c_t = e^{G_t}
 
 Its gradient is that of a linear attention which is read twice, by q with dy and by e with -dD:
 
-    (1 + S^T) dD = sum_{t>=i} e^{G_t - G_i} (q_t . k_i) dy_t + e^{G_T - G_i} k_i R,   R = dM at the end
+    (1 + S^T) dD = sum_{t>=i} (q_t . e^{G_t - G_i} k_i) dy_t + e^{G_T - G_i} k_i R,   R = dM at the end
     dv = dD,   de_t = -M~_t dD_t,   dq_t = M_t dy_t
     dk_i = sum_{t>=i} (D_i . dy_t) q_t - sum_{t>i} (D_i . dD_t) e_t + R D_i           (each faded)
-    dg_s = sum_{i>=s} (q_i . dq_i + e_i . de_i - k_i . dk_i) + <dM_T, M_T>
+    dg_s = sum_{i>=s} (q_i dq_i + e_i de_i - k_i dk_i) + dM_T M_T^T                   (a channel's, or all)
 
 Only D and M wait for the chunk before, one product each. Saved for the backward pass: the inputs.
+
+No factor of a channel is divided by another. A chunk is halved again and again; rows t of a later half
+meet columns i of the earlier one at m, where both touch, and
+
+    e^{G_t - G_i} = e^{G_t - G_m} e^{G_m - G_i}
+
+is a product of two factors of at most 1, each of a sum of its own logarithms: six products of matrices
+for the 64 tokens of a chunk, exact for decays of 0 and for any number of digits (decays.ChannelDecay,
+ttr/torch/triton/channels.py). Where keys erase before the memory fades, M_{t-1} stands in the place of
+M~_t, and G_{t-1} in that of e_t's G_t. What erases along another key a than it writes is two rows: one
+that fades and erases, with k = a and v = 0, and one that writes, with e = 0.
 """
 
 from __future__ import annotations

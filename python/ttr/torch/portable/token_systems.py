@@ -55,11 +55,14 @@ def run(
 
 def _without_nan(rows: Rows) -> tuple[Rows, Tensor]:
     """Rows with 0 in the place of what has NaN among a token's pair and decay, and whether a memory has
-    met such a pair, [B, H, 1, T, 1]. In a product of matrices it would reach earlier tokens, too."""
+    met such a pair, [B, H, 1, T, 1], since it last forgot all. In a product of matrices NaN would reach
+    earlier tokens, too."""
     bad = [x.isnan().any(-1, keepdim=True) for x in (rows.k, rows.written, rows.v, rows.g)]
     nothing = bad[0] | bad[1] | bad[2] | bad[3]
     clean = {name: getattr(rows, name).masked_fill(nothing, 0) for name in ("k", "written", "v", "g")}
-    return rows._replace(**clean), nothing.cumsum(-2) > 0
+    place = torch.arange(1, nothing.shape[-2] + 1, device=nothing.device).unsqueeze(-1)
+    met, forgot = ((place * x).cummax(-2)[0] for x in (nothing, rows.g.exp() == 0))
+    return rows._replace(**clean), (met > 0) & (met >= forgot)
 
 
 def _by_chunks(

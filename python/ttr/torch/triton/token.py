@@ -6,14 +6,14 @@ import triton.language as tl
 
 
 @triton.jit
-def _row(x, at, D: tl.constexpr, SIZE: tl.constexpr):
+def row_of(x, at, D: tl.constexpr, SIZE: tl.constexpr):
     """Row ``at`` of D channels, [SIZE] in float32, 0 beyond."""
     channel = tl.arange(0, SIZE)
     return tl.load(x + at * D + channel, mask=channel < D, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _unit(x, UNIT: tl.constexpr):
+def unit(x, UNIT: tl.constexpr):
     if UNIT:
         return x * tl.rsqrt(tl.sum(x * x, 0) + 1e-6)
     else:
@@ -33,7 +33,7 @@ def _left(g, at, head, K: tl.constexpr, SIZE: tl.constexpr, DECAY: tl.constexpr,
     """What a token leaves of the memory, a number or one for each key channel, [SIZE]; FACTOR where that is
     constant."""
     if DECAY == "channel":
-        return tl.exp(_row(g, at, K, SIZE))
+        return tl.exp(row_of(g, at, K, SIZE))
     elif DECAY == "scalar":
         return tl.exp(tl.load(g + at).to(tl.float32))
     elif DECAY == "retention":
@@ -77,14 +77,14 @@ def _answer(
     column = first + tl.arange(0, TILE)
     for group in range(GROUPS):
         query = head * GROUPS + group
-        x = _unit(_row(q, n * Q_HEADS + query // (H * GROUPS // Q_HEADS), K, SIZE), UNIT)
+        x = unit(row_of(q, n * Q_HEADS + query // (H * GROUPS // Q_HEADS), K, SIZE), UNIT)
         if CORRECTION != 0:
-            x -= CORRECTION * _row(erase, n * H + head, K, SIZE)
+            x -= CORRECTION * row_of(erase, n * H + head, K, SIZE)
         x *= SCALE
         answer = ETA * tl.sum(x[:, None] * memory, 0)
         if BONUS:
-            key = _unit(_row(k, n * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
-            own = tl.sum(_row(bonus, head, K, SIZE) * key * x, 0)
+            key = unit(row_of(k, n * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
+            own = tl.sum(row_of(bonus, head, K, SIZE) * key * x, 0)
             at = v + (n * V_HEADS + head // (H // V_HEADS)) * V + column
             answer += ETA * own * tl.load(at, mask=column < V, other=0.0).to(tl.float32)
         at = y + (n * H * GROUPS + query) * V + column
@@ -123,11 +123,11 @@ def step(
         value = tl.load(v + (r * V_HEADS + head // (H // V_HEADS)) * V + column, mask=column < V, other=0.0)
         value = value.to(tl.float32)
         if RULE == "complement":
-            key = _complement(_row(g, of, K, SIZE))
+            key = _complement(row_of(g, of, K, SIZE))
         elif RULE == "root_complement":
-            key = tl.sqrt(_complement(2 * _row(g, of, K, SIZE)))
+            key = tl.sqrt(_complement(2 * row_of(g, of, K, SIZE)))
         else:
-            key = _unit(_row(k, r * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
+            key = unit(row_of(k, r * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
         if RULE == "unread" or RULE == "complement" or RULE == "root_complement":
             memory += key[:, None] * value[None, :]
         elif RULE == "weighted":
@@ -141,11 +141,11 @@ def step(
             if ERASE == "key":
                 erased = key
             elif ERASE == "gated_key":
-                erased = _row(gate, r * H + head, K, SIZE) * key
+                erased = row_of(gate, r * H + head, K, SIZE) * key
             else:
-                erased = _row(erase, r * H + head, K, SIZE)
+                erased = row_of(erase, r * H + head, K, SIZE)
             if ERASE == "undecayed":
-                along = _row(gate, r * H + head, K, SIZE) * erased
+                along = row_of(gate, r * H + head, K, SIZE) * erased
                 found = along[:, None] * tl.sum(erased[:, None] * before, 0)[None, :]
                 change = beta * key[:, None] * value[None, :] - found
             else:
@@ -164,7 +164,7 @@ def step(
 
 
 @triton.jit
-def _solved(a, x, K: tl.constexpr, SIZE: tl.constexpr, least):
+def solved(a, x, K: tl.constexpr, SIZE: tl.constexpr, least):
     """A^-1 x of a symmetric positive definite A, [SIZE, SIZE], and x [SIZE, queries], by elimination below
     and above each pivot. A channel whose pivot is not above ``least`` times its diagonal entry is left
     out."""
@@ -205,7 +205,7 @@ def solve(
     held = (i < K)[:, None] & (i < K)[None, :]
     found = tl.load(at, mask=held, other=0.0)
     left = _left(g, of, head, K, SIZE, DECAY, FACTOR)
-    key = _unit(_row(k, n * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
+    key = unit(row_of(k, n * K_HEADS + head // (H // K_HEADS), K, SIZE), UNIT)
     w = 1.0
     if WEIGHTED:
         w = tl.load(weight + of).to(tl.float32)
@@ -218,7 +218,7 @@ def solve(
     if RIDGES == 1:
         own = tl.load(ridge + head).to(tl.float32) + tl.zeros([SIZE], tl.float32)
     elif RIDGES == 2:
-        own = _row(ridge, head, K, SIZE)
+        own = row_of(ridge, head, K, SIZE)
     else:
         own = tl.zeros([SIZE], tl.float32) + RIDGE
     a += tl.where(i[:, None] == i[None, :], own[:, None], 0.0)
@@ -228,7 +228,7 @@ def solve(
     x = tl.load(q + (n * Q_HEADS + head_of)[None, :] * K + i[:, None], mask=asked, other=0.0).to(tl.float32)
     if UNIT:
         x *= tl.rsqrt(tl.sum(x * x, 0) + 1e-6)[None, :]
-    x = _solved(a, x * SCALE, K, SIZE, least)
+    x = solved(a, x * SCALE, K, SIZE, least)
     for first in range(0, V, TILE):
         j = first + column
         inside = (i < K)[:, None] & (j < V)[None, :]
