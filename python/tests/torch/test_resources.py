@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from ttr.torch import gpu_bench
+from ttr.torch import _gpu_runs, gpu_bench
 
 triton = pytest.importorskip("triton")
 DOCUMENT = pathlib.Path(__file__).parents[3] / "docs/performance/gpu.md"
@@ -34,14 +34,14 @@ def test_the_table_of_what_kernels_take() -> None:
 
 def test_times_and_values_on_any_device() -> None:
     """Small, on the CPU: the command itself needs a GPU."""
-    found = gpu_bench.timed("mesa", 8, tokens=20, heads=2, device="cpu")
+    found = _gpu_runs.timed("mesa", 8, tokens=20, heads=2, device="cpu")
     assert found["forward"] > 0 and found["both"] > 0
-    assert gpu_bench.timed("kda", 8, tokens=20, heads=2, device="cpu")["both"] > 0
-    assert gpu_bench.timed_forward("local_linear", 4, tokens=5, heads=2, device="cpu")["forward"] > 0
+    assert _gpu_runs.timed("kda", 8, tokens=20, heads=2, device="cpu")["both"] > 0
+    assert _gpu_runs.timed_forward("local_linear", 4, tokens=5, heads=2, device="cpu")["forward"] > 0
     for name in gpu_bench.DECODED:
-        assert gpu_bench.timed_token(name, 8, heads=2, device="cpu")["token"] > 0
+        assert _gpu_runs.timed_token(name, 8, heads=2, device="cpu")["token"] > 0
     names = ["rls", "delta_product", "softmax"]
-    values = gpu_bench.values(names, tokens=20, width=8, device="cpu")
+    values = _gpu_runs.values(names, tokens=20, width=8, device="cpu")
     for name in names:
         assert len(values[name]["float32"]) == 4
         assert max(values[name]["float32"]) < 1e-4
