@@ -140,27 +140,28 @@ def test_agrees_with_the_definition(launched: list[str], recipe: str, shape: str
     assert "of_keys" in launched or "of_written" in launched
 
 
-def test_narrow_types(launched: list[str]) -> None:
+@pytest.mark.parametrize(("recipe", "tokens"), [("weighted_rls", 70), ("kda", 5)])
+def test_narrow_types(launched: list[str], recipe: str, tokens: int) -> None:
     """Rows of bfloat16 are multiplied as they are."""
-    sizes = Sizes(batch=1, tokens=70, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=64,
+    sizes = Sizes(batch=1, tokens=tokens, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=64,
                   value_dim=64)  # fmt: skip
-    given, held = drawn("weighted_rls", sizes)
+    given, held = drawn(recipe, sizes)
     given = {n: x.bfloat16() if n in ("q", "k", "v") else x for n, x in given.items()}
     inputs = {n: x.requires_grad_() for n, x in given.items() if n != "ridge"}  # the state has it
-    y = regress("weighted_rls", **inputs, state=held)
+    y = regress(recipe, **inputs, state=held)
     assert y.dtype == torch.bfloat16
     wide = leaves(given, torch.float64)
     state = leaves(held, torch.float64)
-    want, last = oracle.definition("weighted_rls", wide, state)
+    want, last = oracle.definition(recipe, wide, state)
     close(y, want, "y", 1e-2)
     weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(3)).bfloat16()
     got = torch.autograd.grad(y, [*inputs.values()], weight)
     nothing = {n: torch.zeros_like(x) for n, x in last.items()}
-    gradients = oracle.gradients("weighted_rls", wide, state, weight.double(), nothing)
+    gradients = oracle.gradients(recipe, wide, state, weight.double(), nothing)
     for name, gradient in zip(inputs, got):
         assert gradient.dtype == given[name].dtype
         close(gradient, gradients[name], f"d{name}", 1e-2)
-    assert "of_keys" in launched
+    assert "of_keys" in launched or "of_written" in launched
 
 
 @pytest.mark.parametrize("recipe", ["rls{ridge: 0}", "affine_rls", "weighted_rls", "mesa"])
@@ -198,17 +199,19 @@ def test_no_tokens_and_what_is_not_finite(launched: list[str]) -> None:
         assert torch.equal(tensor, state[name])
 
 
-@pytest.mark.parametrize("recipe", ["mamba2", "gla", "kda", "rwkv7"])
+@pytest.mark.parametrize("recipe", ["mamba2", "gla", "kda"])
 def test_what_is_not_finite_reaches_its_own_sequence_and_later_tokens(
     launched: list[str], recipe: str
 ) -> None:
-    sizes = Sizes(batch=2, tokens=9, key_dim=4)
-    for name in ("q", "k", "v"):
-        inputs = cases.inputs(recipe, sizes, dtype=torch.float32)
-        whole = regress(recipe, **inputs)
+    sizes = Sizes(batch=2, tokens=9, query_heads=1, key_heads=1, value_heads=1, heads=1, key_dim=4)
+    inputs = cases.inputs(recipe, sizes, dtype=torch.float32)
+    whole = regress(recipe, **inputs)
+    for name in ("k", "v"):
+        row = inputs[name][0, 5].clone()
         inputs[name][0, 5] = torch.nan
         y = regress(recipe, **inputs)
-        assert y[0, 5].isnan().all() and (name == "q" or y[0, 6:].isnan().all())
+        inputs[name][0, 5] = row
+        assert y[0, 5:].isnan().all()
         assert torch.equal(y[0, :5], whole[0, :5]) and torch.equal(y[1], whole[1])
     assert "read" in launched
 

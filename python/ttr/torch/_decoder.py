@@ -33,10 +33,10 @@ def step_(
     `memory` is either a state, all of its entries by their names, contiguous in their last axis: they
     are updated. Kept pairs need room for one more (`reserve_pairs`). Or it is the memory of a decoder,
     uint8, zeros at the beginning, of as many bytes as `decoder_bytes` says: it holds more than a state
-    and passes less traffic (`Decoder` looks after one). On a GPU it is a state: delta rules, linear attention and
-    exact least squares, of float32, take one launch each, which CUDA graphs may hold. No gradients: what requires them raises a
-    RuntimeError. ValueError, and nothing written: whatever `regress` refuses, memory of another recipe
-    or of other sizes, pairs without room.
+    and passes less traffic (`Decoder` looks after one). On a GPU it is a state that keeps its shape:
+    delta rules, linear attention and exact least squares, of float32, take one launch each, which CUDA
+    graphs may hold. No gradients: what requires them raises a RuntimeError. ValueError, and nothing
+    written: whatever `regress` refuses, memory of another recipe or of other sizes, pairs without room.
     """
     text = recipe if type(recipe) is str else text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)

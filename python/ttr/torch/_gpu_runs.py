@@ -24,6 +24,7 @@ def tensors(width: int, tokens: int, heads: int, device: str) -> dict[str, Any]:
 
     keys = torch.nn.functional.normalize(draw(1, tokens, heads, width), dim=-1)
     uniform = torch.rand(2, 1, tokens, heads, generator=generator, device=device)
+    by_channel = torch.rand(2, 1, tokens, heads, width, generator=generator, device=device)
     made = {
         "q": draw(1, tokens, heads, width).to(narrow),
         "k": keys.to(narrow),
@@ -33,8 +34,8 @@ def tensors(width: int, tokens: int, heads: int, device: str) -> dict[str, Any]:
         "step": uniform[1].clone(),
         "weight_decay": 0.03 * uniform[0],
         "erase_key": keys.clone(),
-        "erase_gate": torch.rand(1, tokens, heads, width, generator=generator, device=device),
-        "channel_log_decay": (0.97 + 0.03 * torch.rand(1, tokens, heads, width, generator=generator, device=device)).log(),
+        "erase_gate": by_channel[0],
+        "channel_log_decay": (0.97 + 0.03 * by_channel[1]).log(),
         "ridge": torch.full((heads, width), 0.25, device=device),
     }
     return {name: x.requires_grad_() for name, x in made.items()}

@@ -64,8 +64,8 @@ class Passes:
         self._tables = tables(ends, size, pairs.k.device)
         self._at, self._before = at, at == "before"
         fades = 0 if self._g is None else self._g.dim() - 1
-        channels = (self._k.shape[-1],) if fades == 2 else ()
-        self._kept = self._k.new_empty(self._tables.count, heads, *channels, dtype=torch.float32)
+        kept = (self._tables.count, heads, self._k.shape[-1])[: 3 if fades == 2 else 2]
+        self._kept = self._k.new_empty(kept, dtype=torch.float32)
         self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": fades}
         #: Channels of a program that mixes rows: factors of each take registers.
         self._mixes = 32 if fades == 2 else 64
@@ -188,8 +188,9 @@ class Passes:
         if rows:
             grid = (count, heads, triton.cdiv(value, tile))
             launches.launch(gradients.of_values, grid,
-                x, dy, k, self._w, self._g, self._scores(x, self._at), of_b, dv, self._tables.chunks, TILE=tile, **shapes
-            )
+                x, dy, k, self._w, self._g, self._scores(x, self._at), of_b, dv, self._tables.chunks, TILE=tile,
+                **shapes,
+            )  # fmt: skip
             launches.launch(gradients.of_keys, (count, heads, parts.shape[0]),
                 x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,
                 V_HEADS=v.shape[1], WIDTH=power(value), TILE=key_tile, SOLVES=z is not None, **shapes,

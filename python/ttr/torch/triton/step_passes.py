@@ -90,8 +90,8 @@ class Steps(Passes):
         from_end = torch.empty_like(self._k, dtype=torch.float32)
         launches.launch(
             steps.prepare_back, (self._tables.count, self._heads), q, e, self._k, dy, self._g,
-            self._found, self._scores(q, self._at), from_outputs, from_end, self._tables.chunks, GROUPS=q.shape[1] // self._heads,
-            BEFORE=self._before, **self._shapes(),
+            self._found, self._scores(q, self._at), from_outputs, from_end, self._tables.chunks,
+            GROUPS=q.shape[1] // self._heads, BEFORE=self._before, **self._shapes(),
         )  # fmt: skip
         return self._chain(e, from_outputs, from_end, self._products(q, dy, later=True), last)
 
