@@ -79,6 +79,7 @@ CASES = [
     ("comba", "shared"),
     ("deltanet", "one token"),
     ("gla", "chunks"),
+    ("gla{importance: input}", "grouped"),
     ("rwkv6", "packed"),
     ("hgrn2", "grouped"),
     ("kda", "chunks"),
