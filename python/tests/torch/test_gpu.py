@@ -15,7 +15,7 @@ from nn_cases import CAUSAL, layer, tokens, tolerance
 from portable_cases import ALL, SHAPES
 from torch import Tensor
 from torch_cases import Sizes
-from ttr.torch import gpu_bench
+from ttr.torch import _gpu_runs
 from ttr.torch.nn import LanguageModel
 
 if not torch.cuda.is_available():
@@ -170,13 +170,36 @@ def test_a_language_model() -> None:
 @pytest.mark.parametrize("width", [16, 48, 64, 100, 128])
 @pytest.mark.parametrize(
     "recipe",
-    ["rls", "weighted_rls", "mesa", "linear_attention", "mamba2", "mlstm", "gated_deltanet", "comba"],
+    ["rls", "weighted_rls", "mesa", "linear_attention", "mamba2", "mlstm", "gated_deltanet", "comba", "gla", "kda",
+     "gated_deltanet2", "rwkv7", "decoupled_lms"],
 )
 def test_kernels(recipe: str, width: int) -> None:
     """Outputs and gradients in float32 and bfloat16 beside those in float64, over several chunks."""
-    found = gpu_bench.values([recipe], tokens=300, width=width)[recipe]
+    found = _gpu_runs.values([recipe], tokens=300, width=width)[recipe]
     assert max(found["float32"]) < 1e-3
     assert max(found["bfloat16"]) < 2e-2
+
+
+@pytest.mark.parametrize("recipe", ["gated_deltanet", "kda", "rls", "mesa"])
+def test_a_token_in_a_cuda_graph(recipe: str) -> None:
+    """Three tokens that are the same: two by a graph, one by the compiler."""
+    inputs = cases.inputs(recipe, Sizes(batch=2, tokens=1, key_dim=4, value_dim=3), dtype=torch.float32)
+    held = cases.state(recipe, Sizes(batch=2, tokens=1, key_dim=4, value_dim=3), dtype=torch.float32)
+    want: dict[str, Tensor] = {n: x.clone() for n, x in held.items()}
+    for _ in range(2):
+        y = ttr.torch.step_(recipe, want, **inputs)
+    there, state = on_gpu(inputs), on_gpu(held)
+    ttr.torch.step_(recipe, {n: x.clone() for n, x in state.items()}, **there)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # notes its launches, and runs none
+        answer = ttr.torch.step_(recipe, state, **there)
+    for _ in range(2):
+        graph.replay()
+    close(answer, y, "y", 1e-4)
+    for name, x in state.items():
+        close(x, want[name], name, 1e-4)
+    step = torch.compile(lambda **given: ttr.torch.step_(recipe, state, **given), fullgraph=True)
+    close(step(**there), ttr.torch.step_(recipe, want, **inputs), "compiled", 1e-4)
 
 
 @pytest.mark.parametrize("recipe", ["gated_deltanet", "hgrn"])

@@ -33,9 +33,10 @@ def step_(
     `memory` is either a state, all of its entries by their names, contiguous in their last axis: they
     are updated. Kept pairs need room for one more (`reserve_pairs`). Or it is the memory of a decoder,
     uint8, zeros at the beginning, of as many bytes as `decoder_bytes` says: it holds more than a state
-    and passes less traffic (`Decoder` looks after one). No gradients: what requires them raises a
-    RuntimeError. ValueError, and nothing written: whatever `regress` refuses, memory of another recipe
-    or of other sizes, pairs without room.
+    and passes less traffic (`Decoder` looks after one). On a GPU it is a state that keeps its shape:
+    delta rules, linear attention and exact least squares, of float32, take one launch each, which CUDA
+    graphs may hold. No gradients: what requires them raises a RuntimeError. ValueError, and nothing
+    written: whatever `regress` refuses, memory of another recipe or of other sizes, pairs without room.
     """
     text = recipe if type(recipe) is str else text_of(recipe)
     tensors, given = arrange(text, q, k, v, inputs)
@@ -43,6 +44,8 @@ def step_(
     refuse_tangents("step_", (*tensors, *held))
     refuse_gradients("step_", (*tensors, *held), "regress")
     if isinstance(memory, Tensor):
+        if not memory.is_cpu and not memory.is_meta:
+            raise ValueError(f"[step_] memory must be a state on {memory.device} but is that of a decoder")
         y: Tensor = run_in_place(_library.step_, [memory], text, memory, tensors, given)
         return y
     entries = all_entries("step_", info_of(text), memory)

@@ -156,3 +156,13 @@ def _decoder_start(
     recipe: str, memory: Tensor, record: str, state: list[Tensor]
 ) -> None:
     return None
+
+
+@torch.library.impl("ttr::step_state_", ("CUDA", "XPU"))  # type: ignore[untyped-decorator]
+def _step_state_elsewhere(
+    recipe: str, state: list[Tensor], inputs: list[Tensor], given: int
+) -> Tensor:
+    """On a GPU: the one operator with a form of its own there."""
+    from .portable.in_place import step
+
+    return step(recipe, _by_name(inputs, given), dict(zip(info_of(recipe).states, state)))

@@ -7,7 +7,8 @@
 
 Values: every recipe in float32 and bfloat16 against itself in float64, outputs and gradients. Times: one
 sequence of 8192 tokens, 32 heads, bfloat16, forward and with the backward pass, medians, and the peak of
-memory, beside the kernels of `fla` where it is installed. Limits: a copy's bandwidth and a product's rate.
+memory, beside the kernels of `fla` where it is installed; local linear regression forward (2048 tokens,
+8 heads); one token of 8 sequences, by itself and in a CUDA graph. Limits: a copy's bandwidth and a product's rate.
 Every run is a process of its own: one that fails leaves the others alone. They are compiled side by side
 first, then timed one after another. What the time does not allow is said.
 """
@@ -18,196 +19,34 @@ import argparse
 import concurrent.futures
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 from ttr._files import refuse_unwritable, write_whole
 
-TOKENS, HEADS, WIDTHS = 8192, 32, (64, 128)
+from ._gpu_runs import TOKENS, Result, limits, timed, timed_forward, timed_token, values
+
+WIDTHS = (64, 128)
 #: Ours, by the recipe, then peers.
-OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet")
-PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net")
+OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet", "gla", "kda", "rwkv7", "decoupled_lms")
+PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net", "fla gla", "fla kda")
+#: Of which a single token is timed, too.
+DECODED = ("rls", "mesa", "gated_deltanet", "kda")
 #: (ours, the peer, times of it that are enough: forward and with backward, at each width)
-GOALS = (
+GOALS: tuple[tuple[str, str, dict[int, float]], ...] = (
     ("rls", "fla gated_delta_rule", {64: 3.0, 128: 3.5}),
     ("weighted_rls", "fla gated_delta_rule", {}),
     ("mesa", "fla mesa_net", {64: 1.0, 128: 1.0}),
     ("mamba2", "fla simple_gla", {}),
     ("gated_deltanet", "fla gated_delta_rule", {64: 1.3, 128: 1.3}),
+    ("gla", "fla gla", {}),
+    ("kda", "fla kda", {}),
 )
-Result = dict[str, Any]
-
-
-def tensors(width: int, tokens: int, heads: int, device: str) -> dict[str, Any]:
-    """What the timed layers read; unit keys, and decays between .97 and 1."""
-    import torch
-
-    generator = torch.Generator(device).manual_seed(0)
-    narrow = torch.bfloat16
-
-    def draw(*shape: int) -> Any:
-        return torch.randn(*shape, generator=generator, device=device)
-
-    keys = torch.nn.functional.normalize(draw(1, tokens, heads, width), dim=-1)
-    uniform = torch.rand(2, 1, tokens, heads, generator=generator, device=device)
-    made = {
-        "q": draw(1, tokens, heads, width).to(narrow),
-        "k": keys.to(narrow),
-        "v": draw(1, tokens, heads, width).to(narrow),
-        "log_decay": (0.97 + 0.03 * uniform[0]).log(),
-        "importance": uniform[1],
-        "step": uniform[1].clone(),
-        "ridge": torch.full((heads, width), 0.25, device=device),
-    }
-    return {name: x.requires_grad_() for name, x in made.items()}
-
-
-def call(name: str, given: dict[str, Any]) -> tuple[Callable[[], Any], list[Any]]:
-    """A layer's forward pass, and the tensors that it reads."""
-    if name.startswith("fla "):
-        return _peer(name, given)
-    import ttr
-    from ttr.torch import regress
-
-    names = [s["name"] for s in ttr.input_specs(name) if s["name"] in given]
-    if "ridge" in names and name != "mesa":
-        names.remove("ridge")
-    return lambda: regress(name, **{n: given[n] for n in names}), [given[n] for n in names]
-
-
-def _peer(name: str, given: dict[str, Any]) -> tuple[Callable[[], Any], list[Any]]:
-    """A kernel of fla. Before Triton 3.7.1 it refuses gradients under a decay on a Hopper, for their
-    values; that is not asked here, where only its time is taken."""
-    import importlib
-
-    common = importlib.import_module("fla.ops.common.chunk_o")
-    common.IS_NVIDIA_HOPPER = False  # type: ignore[attr-defined]
-    kind = name.removeprefix("fla ")
-    kernel = getattr(importlib.import_module(f"fla.ops.{kind}"), f"chunk_{kind}")
-    words = {
-        "gated_delta_rule": {"log_decay": "g", "step": "beta"},
-        "simple_gla": {"log_decay": "g"},
-        "mesa_net": {"log_decay": "g", "importance": "beta", "ridge": "lamb"},
-    }[kind]
-    read = {"q": "q", "k": "k", "v": "v", **words}
-    return lambda: kernel(**{w: given[n] for n, w in read.items()})[0], [given[n] for n in read]
-
-
-def timed(name: str, width: int, tokens: int = TOKENS, heads: int = HEADS, device: str = "cuda") -> Result:
-    """Milliseconds forward and with backward, and MiB at the most."""
-    import torch
-
-    given = tensors(width, tokens, heads, device)
-    run, leaves = call(name, given)
-    dy = torch.randn_like(given["v"])
-
-    def train() -> None:
-        torch.autograd.grad(run(), leaves, dy)
-
-    with torch.no_grad():
-        forward = _median(run, device)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    both = _median(train, device)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
-    return {"forward": forward, "both": both, "peak": peak}
-
-
-def _median(run: Callable[[], Any], device: str, repeats: int = 15) -> float:
-    import torch
-
-    for _ in range(2):
-        run()
-    times = []
-    for _ in range(repeats if device == "cuda" else 1):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
-
-
-def values(names: list[str], tokens: int = 150, width: int = 64, device: str = "cuda") -> Result:
-    """The error of outputs and of gradients in float32 and bfloat16, as a share of their norms."""
-    import torch
-
-    worst: Result = {}
-    for name in names:
-        try:
-            want = _run(name, tokens, width, torch.float64, torch.float64, "cpu")
-            worst[name] = {
-                word: _error(_run(name, tokens, width, narrow, torch.float32, device), want)
-                for word, narrow in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
-            }
-        except Exception as error:
-            worst[name] = {"failed": str(error).splitlines()[0][:200]}
-    return worst
-
-
-def _run(name: str, tokens: int, width: int, narrow: Any, wide: Any, device: str) -> list[Any]:
-    import torch
-    import ttr
-    from ttr.torch.portable import regress
-
-    generator = torch.Generator().manual_seed(1)
-    sizes = {"B": 1, "T": tokens, "H": 2, "Hq": 2, "Hk": 2, "Hv": 2, "Dk": width, "Dv": width, "F": 8, "1": 1}
-    optimizer = ttr.Recipe(name).to_dict().get("optimizer", {})
-    sizes["T n"] = tokens * (optimizer.get("steps", 1) if optimizer.get("optimizer") == "sgd" else 1)
-    sizes["mini_batch"] = int(ttr.Recipe(name).option("mini_batch"))
-    given = {}
-    for spec in ttr.input_specs(name):
-        if spec["name"] == "cu_seqlens":
-            continue
-        shape = [int(sizes[axis]) for axis in spec["shapes"][-1]]
-        x = torch.randn(shape, generator=generator, dtype=torch.float64)
-        u = torch.rand(shape, generator=generator, dtype=torch.float64)
-        if spec["name"] == "k":
-            x = torch.nn.functional.normalize(x, dim=-1)
-        elif spec["name"] in ("log_decay", "a"):
-            x = -0.05 * u
-        elif spec["name"] not in ("q", "v", "v_im", "features.w", "features.b", "bonus"):
-            x = u / 4 + 0.05
-        # Numbers that bfloat16 has, so that all of them compute with what is equal.
-        x = x.bfloat16()
-        rows = spec["name"] in ("q", "k", "v")
-        given[spec["name"].replace(".", "_")] = x.to(device, narrow if rows else wide).requires_grad_()
-    y = regress(name, **given)
-    weight = torch.randn(y.shape, generator=generator).bfloat16().to(device, y.dtype)
-    gradients = torch.autograd.grad(y, [given[n] for n in ("q", "k", "v") if n in given], weight, allow_unused=True)
-    return [x.double().cpu() for x in (y.detach(), *gradients) if x is not None]
-
-
-def _error(got: list[Any], want: list[Any]) -> list[float]:
-    return [float((x - y).norm() / y.norm().clamp(min=1e-300)) for x, y in zip(got, want)]
-
-
-def limits(device: str = "cuda") -> Result:
-    """What the machine can: terabytes a second of a copy, and 10^12 operations of a product."""
-    import torch
-
-    x = torch.empty(2**28, device=device)
-    y = torch.empty_like(x)
-    copy = _median(lambda: y.copy_(x), device)
-    n = 8192
-    a = torch.randn(n, n, device=device, dtype=torch.bfloat16)
-    product = _median(lambda: a @ a, device)
-    name = torch.cuda.get_device_name() if device == "cuda" else device
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "copy": 2 * x.numel() * 4 / copy / 1e9,
-        "product": 2 * n**3 / product / 1e9,
-    }
 
 
 def jobs(only: str) -> list[str]:
@@ -217,6 +56,8 @@ def jobs(only: str) -> list[str]:
     names += [f"values,{part}" for part in range(8)]
     rest = [*OURS[1:], *PEERS[1:]]
     names += [f"{kind},{width}" for kind in rest for width in WIDTHS]
+    names += [f"forward local_linear,{width}" for width in WIDTHS]
+    names += [f"token {kind},{width}" for kind in DECODED for width in WIDTHS]
     return [name for name in names if re.search(only, name)]
 
 
@@ -230,6 +71,10 @@ def work(job: str, warm: bool) -> Result:
     if kind == "values":
         names = [name for n, name in enumerate(ttr.zoo()) if n % 8 == int(which)]
         return values(names) if warm or names else {}
+    if kind.startswith("token "):
+        return timed_token(kind.removeprefix("token "), int(which))
+    if kind.startswith("forward "):
+        return timed_forward(kind.removeprefix("forward "), int(which))
     return timed(kind, int(which), 256 if warm else TOKENS)
 
 
@@ -283,7 +128,8 @@ def tables(results: dict[str, Result]) -> str:
     lines += ["| layer, channels | forward, ms | with backward, ms | peak, MiB |", "|---|---|---|---|"]
     for name, found in results.items():
         if "forward" in found:
-            lines.append(f"| {name} | {found['forward']:.3f} | {found['both']:.3f} | {found['peak']:.0f} |")
+            both = "" if math.isnan(found["both"]) else f"{found['both']:.3f}"
+            lines.append(f"| {name} | {found['forward']:.3f} | {both} | {found['peak']:.0f} |")
         elif "failed" in found:
             lines.append(f"| {name} | {found['failed']} | | |")
     lines += ["", "| layer over peer, channels | forward | with backward | memory | enough |", "|---|---|---|---|---|"]
@@ -293,6 +139,10 @@ def tables(results: dict[str, Result]) -> str:
             if "forward" in a and "forward" in b:
                 ratios = " | ".join(f"{a[key] / b[key]:.2f}" for key in ("forward", "both", "peak"))
                 lines.append(f"| {ours} over {peer}, {width} | {ratios} | {enough.get(width, '')} |")
+    lines += ["", "| one token of 8 sequences, channels | us | us in a CUDA graph |", "|---|---|---|"]
+    for name, found in results.items():
+        if "token" in found:
+            lines.append(f"| {name.removeprefix('token ')} | {found['token']:.1f} | {found['replayed']:.1f} |")
     lines += ["", "| recipe | float32: y, dq, dk, dv | bfloat16 |", "|---|---|---|"]
     for name, found in results.items():
         if name.startswith("values"):

@@ -6,6 +6,7 @@ that are refused by name.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,12 +19,13 @@ from . import (
     kernel_dictionary,
     kernel_regression,
     kernel_smoother,
+    kernels,
     least_squares,
     local_polynomial,
     network,
     recurrences,
 )
-from .inputs import Call, gather
+from .inputs import Call, gather, is_constant
 from .recipe import INPUTS
 from .recipe import choices as _choices
 from .weightless import without_weightless
@@ -73,6 +75,11 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if kernel is not None:
         return kernel(call)
     _check_road(call)
+    if is_constant(call):
+        made = kernels.of_token(call)
+        if made is not None:
+            state = {name: held.clone() for name, held in call.state.items()}
+            return made.run(dataclasses.replace(call, state=state)), state
     if call.sequences is None:
         return _road(call)
     together = least_squares.run_packed(call) if call.choices.family == "least_squares" else None

@@ -65,14 +65,13 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def _kernels(call: Call, rows: Rows) -> Any | None:
-    """The kernels for what is written with a scalar decay, where they are made for the device."""
-    scalar = rows.log_decay is None or rows.log_decay.shape[-1] == 1
-    parts = (rows.along, rows.phase, rows.shrink, rows.momentum)
-    if not call.choices.causal or not scalar or any(part is not None for part in parts):
+    """The kernels for what fades by numbers or by key channels, where they are made for the device."""
+    if not call.choices.causal or rows.phase is not None or rows.momentum is not None:
         return None
     if torch.compiler.is_compiling():
         return None
-    return kernels.made_for(call, max(rows.key.shape[-1], rows.v.shape[-1]))
+    made = kernels.made_for(call, max(rows.key.shape[-1], rows.v.shape[-1]))
+    return made if made is not None and step_rule.takes(rows) else None
 
 
 def _scaled(call: Call, rows: Rows, k: Tensor | None, q: Tensor, y: Tensor) -> Tensor:

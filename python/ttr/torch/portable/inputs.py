@@ -57,6 +57,14 @@ class Call:
         return tensor if given is None else tensor.to(given.dtype)
 
 
+def is_constant(call: Call) -> bool:
+    """Whether nobody asks for gradients, nor for a graph."""
+    if torch.compiler.is_compiling():
+        return False
+    given = (*call.tensors.values(), *call.state.values())
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in given))
+
+
 def fail(argument: str, must: str, given: str) -> ValueError:
     """The one form of an error: what an argument must be, and what it is."""
     return ValueError(f"[regress] {argument} must be {must} but is {given}")

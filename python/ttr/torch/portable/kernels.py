@@ -31,6 +31,14 @@ def made_for(call: Call, width: int) -> Any | None:
     return _module()
 
 
+def of_token(call: Call) -> Any | None:
+    """The module that runs a call of one token in one launch, and changes its state in place; None where
+    nothing does."""
+    whole = call.sizes["T"] == 1 and call.sequences is None and len(call.state) == len(call.choices.state)
+    made = made_for(call, max(call.sizes["Dk"], call.sizes["Dv"])) if whole else None
+    return made.decode if made is not None and made.decode.takes(call) else None
+
+
 #: Tokens of a chunk.
 CHUNK = 64
 _GPUS = ["cuda"]

@@ -70,9 +70,13 @@ def _backward(
     dk, dv, dw = passes.gradients(x, None, dy, None, later)
     dg = None
     if g is not None:
-        found = shared(x * dq, dw.shape[2])
-        whole = (dlast.double() * last).sum((-1, -2))
-        dg = of_decay(passes, found.sum(-1, dtype=torch.float64), w, dw, whole).to(g.dtype)
+        found, whole = shared(x * dq, dw.shape[2]), (dlast.double() * last).sum(-1)
+        if g.dim() == 4:
+            own = k.repeat_interleave(dk.shape[2] // k.shape[2], 2) * dk
+            dg = passes.later_tokens(passes.when_read(found.double()) - own, whole).to(g.dtype)
+        else:
+            found = found.sum(-1, dtype=torch.float64)
+            dg = of_decay(passes, found, w, dw, whole.sum(-1)).to(g.dtype)
     return (
         shared(dq, q.shape[2]).to(q.dtype),
         shared(dk, k.shape[2]).to(k.dtype),
@@ -95,10 +99,18 @@ def run(call: Call, rows: Rows, state: Tensor, kernels: Any) -> tuple[Tensor, Te
     return queries_by_memory(y, heads), last.unsqueeze(2)
 
 
+def decays(rows: Rows) -> Tensor | None:
+    """[B, T, H], or [B, T, H, K] where each key channel fades for itself."""
+    if rows.log_decay is None:
+        return None
+    g = by_token(rows.log_decay)
+    return g.squeeze(-1) if g.shape[-1] == 1 else g
+
+
 def _operands(call: Call, rows: Rows) -> tuple[Tensor, Pairs]:
     """As they came in, where the recipe does nothing else to them."""
     choices = call.choices
-    g = None if rows.log_decay is None else by_token(rows.log_decay).squeeze(-1)
+    g = decays(rows)
     given = plain_rows(call) if choices.importance in ("none", "input") else None
     if given is None or choices.normalise_sum != "none":
         return by_token(rows.q), Pairs(by_token(rows.key), by_token(rows.v), None, g)

@@ -7,7 +7,8 @@ Without the constant, with d_i = f_i - f_bar and means under p, one system serve
 
     (sum_i p_i d_i d_i^T + ridge 1) u = f_bar,    y = sum_i e_i v_i,    e_i = p_i (1 - d_i . u)
 
-All arithmetic is float64. Blocks of queries are taken with all pairs that they see, F monomials
+All arithmetic is float64, but in the kernel that has p = 1 of bfloat16 and float16 without gradients
+(ttr/torch/triton/local.py). Blocks of queries are taken with all pairs that they see, F monomials
 each; the backward pass forms them anew. Cost a query and pair: F^2 + 3 F + Dv multiply-adds forward.
 """
 
@@ -21,7 +22,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from .._derivatives import once, refuse_tangents
-from .inputs import Call
+from . import kernels
+from .inputs import Call, is_constant
 from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, sight
 from .normalise import read_out
 from .similarity import weights
@@ -38,6 +40,9 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
     wide = dataclasses.replace(call, work=torch.float64)
     pairs, q = pairs_of(wide), queries(wide)
+    made = kernels.made_for(call, max(call.sizes["Dk"], call.sizes["Dv"]))
+    if made is not None and is_constant(call) and made.local.takes(call):
+        return made.local.run(call), final_state(call, pairs)
     y = _answers(wide, pairs, q).permute(0, 2, 1, 3, 4).flatten(2, 3)
     return read_out(call.choices, y, None), final_state(call, pairs)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..portable.passes import GROWTH, least_left, least_pivot
 from ..portable.prefix_solve import Pairs
-from . import factor, gradients, launches, read, solve, sums
+from . import channels, factor, gradients, launches, read, solve, sums
 
 #: How far pairs may outgrow A_0 for so many rounds of refinement by V, an inverse itself. What is
 #: solved for beside a ridge that does not fade is not refined.
@@ -53,7 +53,8 @@ def power(n: int) -> int:
 
 class Passes:
     """Over chunks of ``size`` tokens: 16, 32 or 64. ``ends``: the first row of every sequence, and the
-    number of rows. States are [n, H, rows, columns], filled up to whole blocks of 16."""
+    number of rows. States are [n, H, rows, columns], filled up to whole blocks of 16. Where g is [B, T, H,
+    K] each key channel fades for itself: FADES == 2."""
 
     def __init__(self, pairs: Pairs, heads: int, ends: tuple[int, ...], at: str, size: int) -> None:
         self._shape = pairs.k.shape[:2]
@@ -61,9 +62,13 @@ class Passes:
         self._w, self._g = self._numbers(pairs.w), self._numbers(pairs.g)
         self._heads, self._size = heads, size
         self._tables = tables(ends, size, pairs.k.device)
-        self._kept = self._k.new_empty(self._tables.count, heads, dtype=torch.float32)
-        self._before = at == "before"
-        self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": pairs.g is not None}
+        self._at, self._before = at, at == "before"
+        fades = 0 if self._g is None else self._g.dim() - 1
+        kept = (self._tables.count, heads, self._k.shape[-1])[: 3 if fades == 2 else 2]
+        self._kept = self._k.new_empty(kept, dtype=torch.float32)
+        self._common = {"H": heads, "C": size, "BEFORE": self._before, "FADES": fades}
+        #: Channels of a program that mixes rows: factors of each take registers.
+        self._mixes = 32 if fades == 2 else 64
         self._weighted = {"WEIGHTED": pairs.w is not None}
 
     @staticmethod
@@ -106,6 +111,19 @@ class Passes:
         )  # fmt: skip
         return made
 
+    def _scores(self, x: Tensor, at: str) -> Tensor | None:
+        """[n, queries, C, C], those of x [R, heads, K] and k where channels fade each for itself."""
+        if self._common["FADES"] != 2:
+            return None
+        queries, size, key = max(self._heads, x.shape[1]), self._size, self._k.shape[-1]
+        made = x.new_empty(self._tables.count, queries, size, size, dtype=torch.float32)
+        launches.launch(
+            channels.scores, (self._tables.count, queries), x, self._k, self._g, made, self._tables.chunks,
+            H=self._heads, GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=self._k.shape[1], K=key,
+            C=size, BLOCK=min(32, power(key)), BEFORE=at == "before", STRICT=at == "decayed", num_stages=1,
+        )  # fmt: skip
+        return made
+
     def sums(self, right: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
         return self._sums(self._k, self._rows(right), start, later=False)
 
@@ -120,10 +138,10 @@ class Passes:
         return _Prefixes(self, states, None if self._g is None else stays)
 
     def read(self, x: Tensor, states: Tensor) -> Tensor:
-        return self._read(self._rows(x), self._k, self._v, states, self._v.dtype, across=False)
+        return self._read(self._rows(x), self._k, self._v, states, self._v.dtype, self._at, False)
 
     def read_back(self, dy: Tensor, states: Tensor) -> Tensor:
-        return self._read(self._rows(dy), self._v, self._k, states, torch.float32, across=True)
+        return self._read(self._rows(dy), self._v, self._k, states, torch.float32, self._at, True)
 
     def _read(
         self,
@@ -132,20 +150,21 @@ class Passes:
         v: Tensor,
         states: Tensor,
         made: torch.dtype,
+        at: str,
         across: bool,
-        strict: bool = False,
     ) -> Tensor:
         queries, width = max(self._heads, x.shape[1]), v.shape[-1]
         y = x.new_empty(x.shape[0], queries, width, dtype=made)
-        tile = min(64, power(width))
+        tile = min(self._mixes if across else 64, power(width))
         if y.numel():
+            faded = None if across else self._scores(x, at)
             grid = (self._tables.count, queries, triton.cdiv(width, tile))
             launches.launch(read.read, grid,
-                x, k, v, self._w, self._g, states, y, self._tables.chunks,
+                x, k, v, self._w, self._g, faded, states, y, self._tables.chunks,
                 GROUPS=queries // self._heads, X_HEADS=x.shape[1], K_HEADS=k.shape[1],
                 V_HEADS=v.shape[1], K=k.shape[-1], V=width, ROWS=states.shape[2],
                 COLUMNS=states.shape[3], SIZE=power(k.shape[-1]), TILE=tile, ACROSS=across,
-                STRICT=strict, **{**self._common, **self._weighted, "BEFORE": self._before and not strict},
+                STRICT=at == "decayed", **{**self._common, **self._weighted, "BEFORE": at == "before"},
             )  # fmt: skip
         return self._tokens(y)
 
@@ -158,7 +177,7 @@ class Passes:
         key, value = k.shape[-1], v.shape[-1]
         dk = k.new_empty(rows, heads, key, dtype=k.dtype if k.shape[1] == heads else torch.float32)
         dv = v.new_empty(rows, heads, value, dtype=v.dtype if v.shape[1] == heads else torch.float32)
-        key_tile = min(64, power(key))
+        key_tile = min(self._mixes, power(key))
         parts = k.new_empty(triton.cdiv(key, key_tile), rows, heads, dtype=torch.float32)
         tile, count = min(64, power(value)), self._tables.count
         shapes = {
@@ -169,8 +188,9 @@ class Passes:
         if rows:
             grid = (count, heads, triton.cdiv(value, tile))
             launches.launch(gradients.of_values, grid,
-                x, dy, k, self._w, self._g, of_b, dv, self._tables.chunks, TILE=tile, **shapes
-            )
+                x, dy, k, self._w, self._g, self._scores(x, self._at), of_b, dv, self._tables.chunks, TILE=tile,
+                **shapes,
+            )  # fmt: skip
             launches.launch(gradients.of_keys, (count, heads, parts.shape[0]),
                 x, z, dy, k, v, self._w, self._g, of_a, of_b, dk, parts, self._tables.chunks, rows,
                 V_HEADS=v.shape[1], WIDTH=power(value), TILE=key_tile, SOLVES=z is not None, **shapes,
@@ -178,8 +198,10 @@ class Passes:
         return self._tokens(dk), self._tokens(dv), self._tokens(parts.sum(0))
 
     def when_read(self, terms: Tensor) -> Tensor:
-        if not self._before:
-            return terms
+        return self._moved(terms) if self._before else terms
+
+    def _moved(self, terms: Tensor) -> Tensor:
+        """Terms by token at the token before."""
         moved = torch.zeros_like(terms).flatten(0, 1)
         moved[:-1] = terms.flatten(0, 1)[1:]
         # What the first token of a sequence reads is no token's memory.

@@ -19,12 +19,15 @@ from unittest import mock
 
 import torch
 import triton
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from ..portable.inputs import Call, gather
 from ..portable.prefix_solve import Pairs
+from ..portable.recipe import choices
 from . import launches as kernel_launches
-from . import passes, step_passes
+from . import decode, local, passes, step_passes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,32 +105,81 @@ def _usage(cubin: bytes) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def launches(width: int) -> list[Launch]:
-    """All kernels of exact least squares and of a step rule, forward and backward, of keys and values
-    ``width`` wide in bfloat16 with decays; the solve twice, the second time with a ridge that stays."""
-    heads, size = 2, 64
-    rows = torch.zeros(1, 2 * size, heads, width, dtype=torch.bfloat16)
-    numbers, state = torch.zeros(1, 2 * size, heads), torch.zeros(1, heads, width, width)
-    pairs = Pairs(rows, rows, numbers, numbers)
+_SIZE, _HEADS = 64, 2
 
-    def call() -> None:
-        made = passes.Passes(pairs, heads, (0, 2 * size), "after", size)
-        sums, _ = made.sums(rows, state)
-        x = made.prefixes(sums, None).solve(rows)
-        made.prefixes(sums, torch.zeros(heads, width)).solve(rows)
-        y = made.read(x, sums)
-        made.read_back(y, sums)
-        made.later_sums(x, x, state)
-        made.gradients(x, x, y, sums, sums)
-        steps = step_passes.Steps(pairs._replace(w=None), heads, (0, 2 * size), "after", size)
-        d, sums, _ = steps.write(rows, state)
-        dd, later, _ = steps.write_back(rows, rows, y, state)
-        steps.of_written(rows, rows, y, d, dd, later)
 
+def launches(width: int) -> dict[str, Launch]:
+    """Kernels of keys and values ``width`` wide in bfloat16: exact least squares and a step rule with scalar
+    decays, forward and backward, the solve twice, the second time with a ridge that stays; those that have
+    other code where channels fade each for itself; a token of each kind; local linear regression."""
+    rows = torch.zeros(1, 2 * _SIZE, _HEADS, width, dtype=torch.bfloat16)
+    numbers = torch.zeros(1, 2 * _SIZE, _HEADS)
     seen: dict[str, Launch] = {}
-    for launch in recorded(call):
+    for launch in recorded(lambda: (_solves(rows, numbers), _steps(rows, numbers))):
         seen.setdefault(title(launch), launch)
-    return list(seen.values())
+    for launch in recorded(lambda: (_unread(rows), _steps(rows, rows.float()))):
+        if launch.kernel.__name__ in _BY_CHANNEL:
+            seen.setdefault(title(launch), launch)
+    calls = [_call(recipe, width) for recipe in ("kda", "weighted_rls", "local_linear")]
+    for launch in recorded(lambda: [decode.run(call) for call in calls[:2]]):
+        seen.setdefault(f"{title(launch)}, one token", launch)
+    for launch in recorded(lambda: local.run(calls[2])):
+        seen.setdefault("local linear", launch)
+    return seen
+
+
+_BY_CHANNEL = ("scores", "read", "of_keys", "chain", "of_written")
+
+
+def _passes(pairs: Pairs, made: Any, *more: bool) -> Any:
+    return made(pairs, _HEADS, (0, 2 * _SIZE), "after", _SIZE, *more)
+
+
+def _state(rows: Tensor) -> Tensor:
+    return torch.zeros(1, _HEADS, rows.shape[-1], rows.shape[-1])
+
+
+def _solves(rows: Tensor, numbers: Tensor) -> None:
+    made = _passes(Pairs(rows, rows, numbers, numbers), passes.Passes)
+    sums, _ = made.sums(rows, _state(rows))
+    x = made.prefixes(sums, None).solve(rows)
+    made.prefixes(sums, torch.zeros(_HEADS, rows.shape[-1])).solve(rows)
+    y = made.read(x, sums)
+    made.read_back(y, sums)
+    made.later_sums(x, x, _state(rows))
+    made.gradients(x, x, y, sums, sums)
+
+
+def _unread(rows: Tensor) -> None:
+    made = _passes(Pairs(rows, rows, None, rows.float()), passes.Passes)
+    sums, _ = made.sums(rows, _state(rows))
+    y = made.read(rows, sums)
+    made.read_back(y, sums)
+    made.gradients(rows, None, y, None, sums)
+
+
+def _steps(rows: Tensor, g: Tensor) -> None:
+    made = _passes(Pairs(rows, rows, None, g), step_passes.Steps, False)
+    d, sums, _ = made.write(rows, _state(rows))
+    dd, later, _ = made.write_back(rows, rows, rows, _state(rows))
+    made.of_written(rows, rows, rows, d, dd, later)
+
+
+def _call(recipe: str, width: int) -> Call:
+    """One token, with a state where the recipe's has one of numbers."""
+    found = choices(recipe)
+    sizes = {"B": 1, "N": 1, "T": 1, "T n": 1, "Dk": width, "Dv": width, "Dphi": width}
+
+    def zeros(axes: tuple[str, ...], dtype: torch.dtype) -> Tensor:
+        return torch.zeros([sizes.get(axis, _HEADS) for axis in axes], dtype=dtype)
+
+    given = {
+        i.argument: zeros(i.shapes[-1], torch.bfloat16 if i.argument in "qkv" else torch.float32)
+        for i in found.inputs
+        if i.name != "cu_seqlens"
+    }
+    state = {e.name: zeros(e.shape, torch.float32) for e in found.state if "S" not in e.shape}
+    return gather(found, given, state if "state" in state else {})
 
 
 def title(launch: Launch) -> str:
@@ -136,6 +188,8 @@ def title(launch: Launch) -> str:
     forms = [word for name, word in words.items() if launch.constants.get(name)]
     if launch.kernel.__name__ == "factor":
         forms = [f"{launch.constants['SIZE']} x {launch.constants['SIZE']}"]
+    if launch.constants.get("FADES") == 2 or launch.kernel.__name__ == "scores":
+        forms.append("by channel")
     return " ".join([launch.kernel.__name__, *forms])
 
 
@@ -146,10 +200,10 @@ def table(widths: tuple[int, ...] = (64, 128), capabilities: tuple[int, ...] = (
         "|---|---|---|---|---|---|---|",
     ]
     for width in widths:
-        for launch in launches(width):
+        for name, launch in launches(width).items():
             for capability in capabilities:
                 found = compiled(launch, capability)
-                cells = (title(launch), width, capability, *dataclasses.astuple(found))
+                cells = (name, width, capability, *dataclasses.astuple(found))
                 lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

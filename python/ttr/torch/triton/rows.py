@@ -94,6 +94,39 @@ def load_matrix(x, ROWS: tl.constexpr, row, COLUMNS: tl.constexpr, column):
 
 
 @triton.jit
+def load_square(x, C: tl.constexpr):
+    """[C, C], row-major."""
+    return tl.load(x + tl.arange(0, C)[:, None] * C + tl.arange(0, C)[None, :])
+
+
+@triton.jit
+def below(scores, C: tl.constexpr, STRICT: tl.constexpr):
+    """[C, C]: what row t sees, i <= t or, STRICT, i < t; 0 in the place of all else, whatever it is."""
+    t, i = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    if STRICT:
+        return tl.where(i < t, scores, 0.0)
+    else:
+        return tl.where(i <= t, scores, 0.0)
+
+
+@triton.jit
+def _is_finite(x):
+    return x - x == 0
+
+
+@triton.jit
+def of_earlier(scores, rows, C: tl.constexpr):
+    """scores [C, C], 0 above the diagonal, times rows [C, SIZE]. A row with what is not finite makes NaN
+    of its own channels in its own and in later rows, and leaves earlier ones alone."""
+    finite = _is_finite(rows.to(tl.float32))
+    total = product(scores, tl.where(finite, rows, 0.0))
+    if tl.min(finite.to(tl.int32)) == 0:
+        seen = tl.cumsum((~finite).to(tl.int32), 0)
+        total = tl.where(seen > 0, float("nan"), total)
+    return total
+
+
+@triton.jit
 def left_of_start(g, begin, end, head, HEADS: tl.constexpr, C: tl.constexpr, FADES: tl.constexpr, BEFORE: tl.constexpr):
     """[C]: the factor from the chunk's start to each row, as it was left or, BEFORE, found."""
     if FADES:

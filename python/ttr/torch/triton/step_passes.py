@@ -6,21 +6,30 @@ import torch
 import triton
 from torch import Tensor
 
+from ..portable.prefix_solve import Pairs
 from . import launches, steps
 from .passes import Passes, padded, power
 
 
 class Steps(Passes):
-    """Pairs whose k and v [B, T, H, .] are those of each memory; tensors by token."""
+    """Pairs whose k and v [B, T, H, .] are those of each memory; tensors by token. ``undecayed``: erase
+    keys read the memory before it fades."""
+
+    def __init__(
+        self, pairs: Pairs, heads: int, ends: tuple[int, ...], at: str, size: int, undecayed: bool
+    ) -> None:
+        super().__init__(pairs, heads, ends, at, size)
+        self._undecayed = undecayed
 
     def write(self, e: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """D, the memories before chunks and the last."""
         e = self._rows(e)
+        self._found = self._scores(e, self._erases)
         from_values = torch.empty_like(self._v, dtype=torch.float32)
         from_erase = torch.empty_like(e, dtype=torch.float32)
         launches.launch(
-            steps.prepare, (self._tables.count, self._heads), e, self._k, self._v, self._g, from_values,
-            from_erase, self._tables.chunks, **self._shapes(),
+            steps.prepare, (self._tables.count, self._heads), e, self._k, self._v, self._g, self._found,
+            from_values, from_erase, self._tables.chunks, **self._shapes(),
         )  # fmt: skip
         return self._chain(self._k, from_values, from_erase, None, start)
 
@@ -43,37 +52,46 @@ class Steps(Passes):
         )  # fmt: skip
         return self._tokens(d), sums, last
 
+    @property
+    def _erases(self) -> str:
+        return "before" if self._undecayed else "decayed"
+
     def _shapes(self) -> dict[str, int | bool]:
         key, value = self._k.shape[-1], self._v.shape[-1]
         return {
             "H": self._heads, "K": key, "V": value, "C": self._size, "SIZE": power(key),
-            "WIDTH": power(value), "FADES": self._g is not None,
+            "WIDTH": power(value), "FADES": self._common["FADES"],
+            "UNDECAYED": self._undecayed,
         }  # fmt: skip
 
     def read_written(self, q: Tensor, d: Tensor, states: Tensor) -> Tensor:
         """M_t^T q_t, in the type of v."""
-        return self._read(self._rows(q), self._k, self._rows(d), states, self._v.dtype, across=False)
+        return self._read(self._rows(q), self._k, self._rows(d), states, self._v.dtype, self._at, False)
 
     def found(self, dy: Tensor, d: Tensor, states: Tensor) -> Tensor:
         """M_t dy_t."""
-        return self._read(self._rows(dy), self._rows(d), self._k, states, torch.float32, across=True)
+        return self._read(self._rows(dy), self._rows(d), self._k, states, torch.float32, self._at, True)
 
     def erased(self, de: Tensor, d: Tensor, states: Tensor) -> Tensor:
-        """M~_t of each token's own."""
+        """M~_t of each token's own; M_{t-1} where that is ``undecayed``."""
         rows = (self._rows(de), self._rows(d), self._k)
-        return self._read(*rows, states, torch.float32, across=True, strict=True)
+        return self._read(*rows, states, torch.float32, self._erases, True)
+
+    def when_erased(self, terms: Tensor) -> Tensor:
+        """Terms by token of erase keys, moved to the tokens whose decays they have seen."""
+        return self._moved(terms) if self._undecayed else terms
 
     def write_back(
         self, q: Tensor, e: Tensor, dy: Tensor, last: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """dD, the gradients of the memories behind chunks, and that of the first memory."""
+        """dD, the gradients of the memories behind chunks, and that of the first memory; after ``write``."""
         q, e, dy = self._rows(q), self._rows(e), self._rows(dy)
         from_outputs = torch.empty_like(self._v, dtype=torch.float32)
         from_end = torch.empty_like(self._k, dtype=torch.float32)
         launches.launch(
             steps.prepare_back, (self._tables.count, self._heads), q, e, self._k, dy, self._g,
-            from_outputs, from_end, self._tables.chunks, GROUPS=q.shape[1] // self._heads,
-            BEFORE=self._before, **self._shapes(),
+            self._found, self._scores(q, self._at), from_outputs, from_end, self._tables.chunks,
+            GROUPS=q.shape[1] // self._heads, BEFORE=self._before, **self._shapes(),
         )  # fmt: skip
         return self._chain(e, from_outputs, from_end, self._products(q, dy, later=True), last)
 
@@ -82,7 +100,7 @@ class Steps(Passes):
     ) -> Tensor:
         """dk."""
         dk = torch.empty_like(self._k, dtype=torch.float32)
-        tile = min(64, power(dk.shape[-1]))
+        tile = min(self._mixes, power(dk.shape[-1]))
         shape = self._shapes()
         shape.pop("SIZE")
         grid = (self._tables.count, self._heads, triton.cdiv(dk.shape[-1], tile))

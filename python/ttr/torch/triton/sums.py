@@ -4,7 +4,8 @@
 import triton
 import triton.language as tl
 
-from .rows import left_at_end, left_of_start, load_numbers, load_rows, product, weights
+from .channels import from_start, load_gates, to_end
+from .rows import load_numbers, load_rows, product, weights
 
 
 @triton.jit
@@ -18,27 +19,31 @@ def chunk_sums(
     """out[chunk, head] = sum over the chunk of f w left right^T, [ROWS, COLUMNS].
 
     f is what is left at the chunk's end or, LATER, what of the start is left at each row. kept
-    [n, H]: the factor over the whole chunk. A program makes TILE columns of one memory's sum.
+    [n, H] or, FADES == 2, [n, H, LEFT]: the factor over the whole chunk. A program makes TILE columns of
+    one memory's sum.
     """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first = tl.program_id(2) * TILE
     begin, end = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     total = tl.zeros([SIZE, TILE], tl.float32)
     if LATER:
-        factor = left_of_start(g, begin, end, head, H, C, FADES, BEFORE)
+        factor = from_start(g, begin, end, head, H, LEFT, C, 0, SIZE, FADES, BEFORE)
     else:
-        factor = left_at_end(g, begin, end, head, H, C, FADES)
-        factor *= weights(w, begin, end, head, H, C, WEIGHTED)
+        factor = to_end(g, begin, end, head, H, LEFT, C, 0, SIZE, FADES)
+        factor *= weights(w, begin, end, head, H, C, WEIGHTED)[:, None]
     for group in range(GROUPS):
         of = head * GROUPS + group
         a = load_rows(left, begin, end, of // (H * GROUPS // LEFT_HEADS), LEFT_HEADS, LEFT, C, 0, SIZE)
         b = load_rows(right, begin, end, of // (H * GROUPS // RIGHT_HEADS), RIGHT_HEADS, RIGHT, C, first, TILE)
-        total += product(tl.trans(a.to(tl.float32) * factor[:, None]), b)
+        total += product(tl.trans(a.to(tl.float32) * factor), b)
     row, column = tl.arange(0, SIZE), first + tl.arange(0, TILE)
     at = out + (chunk.to(tl.int64) * H + head) * ROWS * COLUMNS
     inside = (row < ROWS)[:, None] & (column < COLUMNS)[None, :]
     tl.store(at + row[:, None] * COLUMNS + column[None, :], total, mask=inside)
-    if FADES:
+    if FADES == 2:
+        logs = tl.sum(load_gates(g, begin, end, head, H, LEFT, C, 0, SIZE, 0), 0)
+        tl.store(kept + (chunk * H + head) * LEFT + row, tl.exp(logs), mask=row < LEFT)
+    elif FADES == 1:
         log = tl.sum(load_numbers(g, begin, end, head, H, C, 0), 0)
         tl.store(kept + chunk * H + head, tl.exp(log))
 
@@ -69,13 +74,17 @@ def scan(
     step = H * ROWS * COLUMNS
     if LATER:
         at = sums + ((end - 1).to(tl.int64) * H + head) * ROWS * COLUMNS + entry
-        factors = kept + (end - 1) * H + head
+        chunk = end - 1
         step = -step
         over = -H
     else:
         at = sums + (begin.to(tl.int64) * H + head) * ROWS * COLUMNS + entry
-        factors = kept + begin * H + head
+        chunk = begin
         over = H
+    factors = kept + chunk * H + head
+    if FADES == 2:
+        factors = kept + (chunk * H + head) * LEFT + row
+        over *= LEFT
     # Terms are read four chunks ahead of their use.
     inside = row < ROWS
     a = _ahead(at, row, begin < end, ROWS)
@@ -88,7 +97,10 @@ def scan(
         d = _ahead(at + 4 * step, row, n + 4 < end, ROWS)
         tl.store(at, state, mask=inside)
         if FADES:
-            factor = tl.load(factors)
+            if FADES == 2:
+                factor = tl.load(factors, mask=row < LEFT, other=1.0)
+            else:
+                factor = tl.load(factors)
             state = tl.where(factor == 0, 0.0, factor * state)
             factors += over
         state += term
