@@ -68,7 +68,8 @@ def by_lstsq(problem: Problem) -> Fit:
     beta = np.linalg.lstsq(x, y, rcond=None)[0]
     _, s, vt = np.linalg.svd(x, full_matrices=False)
     variance = np.sum((y - x @ beta) ** 2) / (len(x) - x.shape[1])
-    return beta, np.sqrt(variance * np.sum((vt / s[:, None]) ** 2, axis=0))
+    errors = np.sqrt(variance * np.sum((vt / s[:, None]) ** 2, axis=0))
+    return np.asarray(beta, np.float64), np.asarray(errors, np.float64)
 
 
 def by_ttr(problem: Problem, recipe: str, row_by_row: bool) -> Fit:

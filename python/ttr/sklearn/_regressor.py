@@ -38,9 +38,10 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     recipe : a name of `ttr.zoo()`, one with changes in braces, a recipe line or a `ttr.Recipe`
-        Default: least squares with an intercept, ridge 1e-3 on the coefficients, no forgetting.
-        "affine_rls{decay: 0.99, importance: input}" forgets. It must read keys and queries, one pair
-        a row.
+        Default: least squares with an intercept, ridge 1e-3 on the coefficients, no forgetting, by
+        rotations of rows (``factor: qr``), which keep all their digits. It forgets with a decay,
+        "affine_rls{factor: qr, decay: 0.99, importance: input}". Any recipe must read keys and queries,
+        one pair a row.
     step, decay, momentum, weight_decay : float
         The gates of recipes that take these from a network. step >= 0, 0 < decay <= 1,
         0 <= momentum < 1, 0 <= weight_decay <= 1.
