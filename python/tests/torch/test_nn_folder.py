@@ -49,7 +49,7 @@ def test_a_configuration_is_json_and_back() -> None:
         conv_size=0,
         gates={**PUBLISHED["kda"].gates, "step": gates.KeySigmoid},
     )
-    assert config.to_dict()["layers"][0]["design"]["gates"] == {"log_decay": {"gate": "Decay", "a": [0, 16]}}
+    assert config.to_dict()["layers"][0]["design"]["gates"] == {"log_decay": {"gate": "Decay", "a": [0, 1]}}
     assert "mlp_ratio" not in config.to_dict() and config.to_dict()["model_type"] == "ttr"
     assert model().config.to_dict() == config.to_dict()
 
