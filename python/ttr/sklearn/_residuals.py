@@ -204,11 +204,10 @@ class PredictiveResiduals:
         rate = -np.log(self._decay) / 2
         return np.asarray(np.tanh(self._count * rate) / np.tanh(rate))
 
-    def margin(self, level: float, horizon: int = 1) -> Array:
-        """Half the width of the interval at a level, q s, with q of Student's t. Errors `horizon`
-        rows ahead depend on each other as those of a random walk do: n_eff 3 h / (2 h^2 + 1) of
-        them count. NaN below one degree of freedom."""
-        degrees = self.effective * 3 * horizon / (2 * horizon**2 + 1)
+    def margin(self, level: float) -> Array:
+        """Half the width of the interval at a level, q s, with q of Student's t with n_eff degrees of
+        freedom. NaN below one."""
+        degrees = self.effective
         return np.where(degrees >= 1, quantile(level, np.maximum(degrees, 1)) * self.scale, np.nan)
 
 
