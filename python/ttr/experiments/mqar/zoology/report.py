@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..._chart import draw
 from ..._figures import Claim, columns, csv_text, figure, mean
 from .. import report
 from .train import Settings
@@ -97,7 +98,7 @@ def text(made: Sequence[Point]) -> str:
 def picture(made: Sequence[Point]) -> str:
     """SVG of the points whose runs are all there; empty where none is."""
     found = _merged([p for p in made if p.whole])
-    return report.picture(found) if found else ""
+    return draw(report.chart(found)) if found else ""
 
 
 def claims(made: Sequence[Point], lengths: Sequence[int], width: int) -> list[Claim]:
