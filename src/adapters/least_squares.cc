@@ -1,4 +1,4 @@
-// From a recipe to the options of the least-squares engine.
+// The row of the least-squares engine: what it covers and costs, and how a call runs on it.
 
 #include "src/engines/least_squares/least_squares.h"
 
@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/adapters/least_squares_options.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
@@ -15,72 +16,6 @@
 
 namespace ttr {
 namespace {
-
-least_squares::Preconditioner PreconditionerOf(Preconditioner preconditioner) {
-  switch (preconditioner) {
-    case Preconditioner::kNone: break;
-    case Preconditioner::kDiagonal: return least_squares::Preconditioner::kDiagonal;
-    case Preconditioner::kBlockDiagonal: return least_squares::Preconditioner::kBlockDiagonal;
-    case Preconditioner::kLowRank: return least_squares::Preconditioner::kLowRank;
-    case Preconditioner::kChunkFactor: return least_squares::Preconditioner::kChunkFactor;
-  }
-  return least_squares::Preconditioner::kNone;
-}
-
-/// The size of steps in the engine's unit: P of blocks has no eigenvalue above their number.
-double StepSizeOf(const Optimizer& optimizer, std::int64_t key_dim) {
-  if (optimizer.eta_kind != EtaKind::kRelative) return optimizer.eta;
-  switch (optimizer.preconditioner) {
-    case Preconditioner::kDiagonal: return optimizer.eta / static_cast<double>(key_dim);
-    case Preconditioner::kBlockDiagonal: {
-      const std::int64_t blocks = (key_dim + optimizer.block - 1) / optimizer.block;
-      return optimizer.eta / static_cast<double>(blocks);
-    }
-    default: return optimizer.eta;
-  }
-}
-
-least_squares::Iteration IterationOf(const Optimizer& optimizer, std::int64_t key_dim) {
-  least_squares::Iteration iteration;
-  switch (optimizer.solver) {
-    case Solver::kGradient: iteration.solver = least_squares::Solver::kGradient; break;
-    case Solver::kConjugateGradient:
-      iteration.solver = least_squares::Solver::kConjugateGradient;
-      break;
-    case Solver::kChebyshev: iteration.solver = least_squares::Solver::kChebyshev; break;
-    default: iteration.solver = least_squares::Solver::kExact;
-  }
-  if (optimizer.solver == Solver::kGradient || optimizer.solver == Solver::kConjugateGradient) {
-    iteration.preconditioner = PreconditionerOf(optimizer.preconditioner);
-  }
-  iteration.steps = optimizer.steps;
-  iteration.eta = StepSizeOf(optimizer, key_dim);
-  iteration.given = optimizer.eta_kind == EtaKind::kInput;
-  iteration.momentum = optimizer.momentum;
-  iteration.relative =
-      optimizer.eta_kind == EtaKind::kRelative && optimizer.preconditioner == Preconditioner::kNone;
-  iteration.block = optimizer.block;
-  iteration.rank = optimizer.rank;
-  iteration.tolerance = optimizer.tolerance;
-  return iteration;
-}
-
-least_squares::Options OptionsOf(const Recipe& recipe, const Dims& dims) {
-  least_squares::Options options;
-  options.iteration = IterationOf(recipe.optimizer, PhiDim(recipe, dims));
-  switch (recipe.optimizer.ridge_kind) {
-    case RidgeKind::kFading: options.ridge = least_squares::Ridge::kInState; break;
-    case RidgeKind::kConstant: options.ridge = least_squares::Ridge::kConstant; break;
-    case RidgeKind::kRelative: options.ridge = least_squares::Ridge::kRelative; break;
-  }
-  options.rotates = IsRotated(recipe);
-  options.fades = recipe.weights.decay != Decay::kNone;
-  options.read_before = recipe.reading.read == Read::kBefore;
-  options.causal = recipe.reading.causal;
-  options.scale = recipe.reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                             : recipe.reading.scale;
-  return options;
-}
 
 /// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
 TensorView RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given,
@@ -179,16 +114,6 @@ class Memories {
 
   TensorView given_a_, given_rss_;
 };
-
-least_squares::Sizes SizesOf(const Recipe& recipe, const Dims& dims, DType state) {
-  least_squares::Sizes sizes;
-  sizes.tokens = dims.tokens;
-  sizes.key_dim = PhiDim(recipe, dims);
-  sizes.value_dim = dims.value_dim;
-  sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
-  sizes.state = state;
-  return sizes;
-}
 
 /// Operands of the engine, from a call that has been checked.
 struct Operands {
@@ -295,8 +220,8 @@ class RidgeGradient {
 
 template <class BytesOf>
 std::size_t MostBytes(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
-  return std::max(bytes_of(SizesOf(recipe, dims, DType::kFloat32)),
-                  bytes_of(SizesOf(recipe, dims, DType::kFloat64)));
+  return std::max(bytes_of(LeastSquaresSizes(recipe, dims, DType::kFloat32)),
+                  bytes_of(LeastSquaresSizes(recipe, dims, DType::kFloat64)));
 }
 
 /// Has every token a system of its own, which no chunk shares?
@@ -350,7 +275,7 @@ class LeastSquares : public Engine {
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
     return OwnBytes(recipe, dims, threads) +
            MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
-             return least_squares::ScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+             return least_squares::ScratchBytes(LeastSquaresOptions(recipe, dims), sizes, threads);
            });
   }
 
@@ -361,19 +286,20 @@ class LeastSquares : public Engine {
   std::size_t BackwardScratchBytes(const Recipe& recipe, const Dims& dims,
                                    int threads) const override {
     return MostBytes(recipe, dims, [&](const least_squares::Sizes& sizes) {
-      return least_squares::BackwardScratchBytes(OptionsOf(recipe, dims), sizes, threads);
+      return least_squares::BackwardScratchBytes(LeastSquaresOptions(recipe, dims), sizes, threads);
     });
   }
 
   std::int64_t AuxiliaryNumbers(const Recipe& recipe, const Dims& dims, DType state,
                                 const Pendency* pendency) const override {
-    if (!OptionsOf(recipe, dims).has_step_factor()) return 0;
-    return least_squares::FactorNumbers(SizesOf(recipe, dims, state), pendency != nullptr);
+    if (!LeastSquaresOptions(recipe, dims).has_step_factor()) return 0;
+    return least_squares::FactorNumbers(LeastSquaresSizes(recipe, dims, state),
+                                        pendency != nullptr);
   }
 
   bool TakesSlots(const Recipe&) const override { return true; }
   bool Defers(const Recipe& recipe, const Dims& dims, DType) const override {
-    return OptionsOf(recipe, dims).can_defer();
+    return LeastSquaresOptions(recipe, dims).can_defer();
   }
 
   void Flush(const Recipe&, State& state, const TensorView& auxiliary, const Pendency&,
@@ -394,7 +320,8 @@ class LeastSquares : public Engine {
   }
 };
 
-/// The same call of rows that are rotated into a triangle. It has no gradients of its own.
+/// Least squares whose rows are rotated into a triangle: another kernel for the same call. It has
+/// no gradients of its own.
 class RotatedLeastSquares final : public LeastSquares {
  public:
   std::string_view name() const override { return "least_squares_qr"; }
@@ -439,7 +366,7 @@ void LeastSquares::Forward(const EngineCall& call, State& state, const Outputs& 
   operands.call.residual = outputs.residual;
   operands.call.factor = call.auxiliary;
   operands.call.deferred = call.pendency != nullptr;
-  least_squares::Forward(OptionsOf(recipe, call.dims), operands.call, call.executor,
+  least_squares::Forward(LeastSquaresOptions(recipe, call.dims), operands.call, call.executor,
                          scratch.rest());
   before.Normalise(call.executor);
   if (call.needs != Needs::kRead) operands.memories.Return();
@@ -461,7 +388,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
     forward.a = a;
     forward.b = b;
     forward.y = z;
-    least_squares::Forward(OptionsOf(recipe, dims), forward, call.executor);
+    least_squares::Forward(LeastSquaresOptions(recipe, dims), forward, call.executor);
   });
   engine.dy = dz.defined() ? dz.view() : tensors.dy;
   engine.forward = operands.call;
@@ -491,7 +418,7 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.b = tensors.dinitial.Get("state");
   RidgeGradient ridge(call, initial, tensors.dinputs.ridge);
   ridge.AskFor(operands.call, engine.gradients);
-  least_squares::Backward(OptionsOf(recipe, dims), engine, call.executor, call.scratch);
+  least_squares::Backward(LeastSquaresOptions(recipe, dims), engine, call.executor, call.scratch);
   keys.WriteBack();
   queries.WriteBack();
   values.WriteBack();

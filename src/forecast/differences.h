@@ -15,7 +15,7 @@ namespace ttr::forecasting {
 
 class Differences {
  public:
-  /// Of seasons s_i >= 1; none: w is x.
+  /// Takes seasons s_i >= 1; without any w is x.
   Differences(std::span<const std::int64_t> seasons, std::int64_t columns);
 
   /// Are there enough rows for a base?

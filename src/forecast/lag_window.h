@@ -35,7 +35,7 @@ struct LagKey {
 
 class LagWindow {
  public:
-  /// Of the lags 1 .. `lags`; or of `sparse` alone, rising, the last of which is `lags`.
+  /// Keeps the lags 1 .. `lags`; or `sparse` alone, rising, the last of which is `lags`.
   LagWindow(std::int64_t lags, std::int64_t columns, Units units,
             std::span<const std::int64_t> sparse = {});
 

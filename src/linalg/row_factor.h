@@ -22,7 +22,7 @@ class RowFactor {
   double* Next();
   /// Factors, once all rows are there. Pivots up to `rounding` times the first count as 0.
   void Finish(double rounding);
-  /// The same of columns that were divided by `scale`, n numbers, to be told apart from rounding.
+  /// Finish() of columns that were divided by `scale`, n numbers, to be told apart from rounding.
   void Finish(double rounding, const double* scale);
 
   bool singular() const { return rank_ < size_; }

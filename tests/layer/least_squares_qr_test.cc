@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(RotatedLeastSquares, AgreesWithTheDefinition) {
   const Dims dims = test::TwoMemories(60, 5, 6);
   ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat64, 1, true), 1e-9, 1e-10);
-  // Of a state in float32, what pieces round.
+  // A state in float32 is rounded once a piece.
   ExpectAgreement(Call(layer.recipe(), dims, DType::kFloat32, 1, true), 2e-3, 1e-3);
 }
 

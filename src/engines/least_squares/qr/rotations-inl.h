@@ -45,8 +45,8 @@ HWY_INLINE void Correct(std::int64_t count, double factor, double share, double*
   }
 }
 
-/// The same with row <- kept row + share x, where little of the row is left: a correction would
-/// keep its rounding errors, which may be larger than x.
+/// x <- x - factor row and row <- kept row + share x, where little of the row is left: a correction
+/// would keep its rounding errors, which may be larger than x.
 HWY_INLINE void Replace(std::int64_t count, double factor, double kept, double share,
                         double* HWY_RESTRICT row, double* HWY_RESTRICT x) {
   const hn::ScalableTag<double> d;
