@@ -7,8 +7,8 @@
 
 Each layer reads one stream of random pairs, a head for each decay; keys have length 1, steps are between 0
 and 1. A figure is the root mean square, over 256 tokens, of the difference from a decoder in float64, over
-that of its outputs. Recall: pairs of random keys and of one of 512 values, then each key once more; the
-share of answers whose nearest value is the right one, of 32 draws.
+that of its outputs. Recall: examples of `python -m ttr.experiments mqar` (32 of Zoology's law, 8192 tokens of
+vocabulary) through that experiment's network as it stands before training, and the share of labels that are right.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import ttr
+from ttr.experiments.mqar import law
 
 LAYERS = ["deltanet", "gated_deltanet", "kda", "gla", "mamba2"]
 DECAYS = [0.9, 0.99, 0.999, 1.0]
@@ -82,31 +83,29 @@ def errors(layer: str, lengths: list[int]) -> dict[int, np.ndarray]:
 
 
 def recall(layer: str, dtype: str, pairs: int) -> float:
-    """The share of keys whose value comes back; nothing fades, steps are 1."""
-    random = np.random.default_rng(7)
-    draws = 32
-    values = random.standard_normal((512, DIM))
-    keys = random.standard_normal((pairs, draws, 1, DIM))
-    keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
-    wanted = random.integers(0, len(values), (pairs, draws))
+    """The share of labels answered rightly, by the study's law and its network before training: the key
+    of a token is the embedding of the one before it, nothing fades, steps are 1."""
+    batch, tokens = 32, max(256, 4 * pairs)
+    example = law.make(batch, tokens, pairs, vocabulary=8192, seed=7, number=0)
+    embedding = np.random.default_rng(7).standard_normal((8192, DIM))
+    embedding /= np.linalg.norm(embedding, axis=-1, keepdims=True)
     known = {"log_decay": 0.0, "step": 1.0}
     shapes = {s["keyword"]: s["shapes"][0] for s in ttr.input_specs(layer) if s["required"]}
-    sizes = {"B": draws, "T": 1, "H": 1, "Dk": DIM}
+    sizes = {"B": batch, "T": 1, "H": 1, "Dk": DIM}
     gates = {
         name: np.full([sizes[axis] for axis in shapes[name]], known[name], np.float32)
         for name in shapes
         if name in known
     }
-    decoder = ttr.Decoder(layer, dtype=dtype, batch=draws, key_dim=DIM, value_dim=DIM)
-    for key, value in zip(keys, wanted):
-        k, v = key[:, None].astype(np.float32), values[value][:, None, None].astype(np.float32)
-        decoder.step(q=k, k=k, v=v, **gates)
-    right = 0
-    for key, value in zip(keys, wanted):
-        y = decoder.retrieve(q=key[:, None].astype(np.float32))[:, 0, 0]
-        nearest = ((y[:, None] - values[None]) ** 2).sum(-1).argmin(-1)
-        right += int((nearest == value).sum())
-    return right / wanted.size
+    decoder = ttr.Decoder(layer, dtype=dtype, batch=batch, key_dim=DIM, value_dim=DIM)
+    x = embedding[example.tokens].astype(np.float32)[:, :, None, None]  # [B, T, 1, 1, Dk]
+    before = np.concatenate([np.zeros_like(x[:, :1]), x[:, :-1]], axis=1)
+    answers = [decoder.step(q=x[:, t], k=before[:, t], v=x[:, t], **gates) for t in range(tokens)]
+    y = np.stack(answers, axis=1)[:, :, 0, 0]  # [B, T, Dv]
+    rows = np.arange(batch)[:, None]
+    asked = y[rows, example.places]  # [B, P, Dv]
+    best = (asked @ embedding[4096:].T.astype(np.float32)).argmax(-1) + 4096  # of all responses
+    return float((best == example.answers).mean())
 
 
 def print_recall(layers: list[str]) -> None:
