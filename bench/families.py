@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "python/tests/support"))
 import torch
 import transformers
 import ttr.transformers
+from reporting.tables import markdown
 from transformer_cases import distance
 from transformer_models import FAMILIES, InFloat64, prompt, small_model
 from ttr.transformers._functions import FUNCTIONS
@@ -156,7 +157,7 @@ def exactness(family: str) -> float:
     return distance(ours, wanted) / distance(theirs, wanted)
 
 
-def row(family: str) -> str:
+def row(family: str) -> list[str]:
     memory = FAMILIES[family]
     changes = WIDE | (OF_MAMBA if memory == "Mamba" else {})
     model = small_model(family, **changes)
@@ -174,8 +175,7 @@ def row(family: str) -> str:
     at_prefill, at_training = faster(model, prefill, 3), faster(model, train, 1)
     figures = [at_prefill[name] for name in ("function", "mixer", "model")]
     figures.append(at_training["model"])
-    cells = " | ".join(f"{figure:.3g}" for figure in figures)
-    return f"| {family} | {memory} | {exactness(family):.1f} | {cells} |"
+    return [family, memory, f"{exactness(family):.1f}", *(f"{figure:.3g}" for figure in figures)]
 
 
 def main() -> None:
@@ -185,14 +185,15 @@ def main() -> None:
     rows = []
     for family in chosen:
         rows.append(row(family))
-        print(rows[-1], flush=True)
+        print(*rows[-1], sep="  ", flush=True)
     if sys.argv[1:]:
         return
     document = ROOT / "docs/transformers.md"
     text = document.read_text(encoding="utf-8")
-    pattern = r"(<!-- families:[^\n]*\n\n(?:\|[^\n]*\n){2})(?:\|[^\n]*\n)*"
+    pattern = r"(<!-- families:[^\n]*\n\n)(?:\|[^\n]*\n)*"
     assert re.search(pattern, text), "the table's place"
-    table = "\n".join(rows) + "\n"
+    head = ["family", "memory", "exact", "function", "mixer", "model", "training step"]
+    table = markdown(head, rows, text=(0, 1)) + "\n"
     document.write_text(re.sub(pattern, lambda m: m[1] + table, text), encoding="utf-8")
 
 

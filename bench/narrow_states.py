@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import ttr
+from reporting.tables import markdown
 from ttr.experiments.mqar import law
 
 LAYERS = ["deltanet", "gated_deltanet", "kda", "gla", "mamba2"]
@@ -110,12 +111,12 @@ def recall(layer: str, dtype: str, pairs: int) -> float:
 
 def print_recall(layers: list[str]) -> None:
     dtypes = ["float32", "bfloat16", "float16"]
-    print("| layer | pairs | " + " | ".join(dtypes) + " |")
-    print("|---|---|" + "---|" * len(dtypes))
-    for layer in layers:
-        for pairs in (16, 32, 64):
-            shares = " | ".join(f"{recall(layer, dtype, pairs):.3f}" for dtype in dtypes)
-            print(f"| {layer} | {pairs} | {shares} |", flush=True)
+    rows = [
+        [layer, str(pairs), *(f"{recall(layer, dtype, pairs):.3f}" for dtype in dtypes)]
+        for layer in layers
+        for pairs in (16, 32, 64)
+    ]
+    print(markdown(["layer", "pairs", *dtypes], rows))
 
 
 def main() -> None:
@@ -129,8 +130,7 @@ def main() -> None:
     powers = [10**n for n in range(3, 10) if 10**n <= options.tokens]
     lengths = [-(-length // BLOCK) * BLOCK for length in powers]
     names = [f"{dtype}, every {n}" if n else dtype for dtype, n in STATES]
-    print("| layer | decay | tokens | " + " | ".join(names) + " |")
-    print("|---|---|---|" + "---|" * len(names))
+    rows = []
     for layer in options.layers:
         found = errors(layer, lengths)
         has_decay = any(s["keyword"] == "log_decay" for s in ttr.input_specs(layer))
@@ -138,8 +138,9 @@ def main() -> None:
             if not has_decay and head > 0:
                 continue
             for power, length in zip(powers, lengths):
-                figures = " | ".join(f"{x:.1e}" for x in found[length][:, head])
-                print(f"| {layer} | {decay if has_decay else 'none'} | {power} | {figures} |", flush=True)
+                figures = (f"{x:.1e}" for x in found[length][:, head])
+                rows.append([layer, str(decay) if has_decay else "none", str(power), *figures])
+    print(markdown(["layer", "decay", "tokens", *names], rows))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from reporting.tables import markdown
 from ttr.sklearn import StreamingRegressor
 
 Array = NDArray[np.float64]
@@ -113,17 +114,14 @@ def median_digits(problem: Problem, recipe: str, orders: int) -> dict[str, tuple
     return {method: (float(both[0]), float(both[1])) for method, both in medians.items()}
 
 
-def table(recipe: str, orders: int) -> list[str]:
-    lines = [
-        "| digits of | coefficients: lstsq | `fit` | `learn_one` | errors: lstsq | `fit` | `learn_one` |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
+def table(recipe: str, orders: int) -> str:
+    head = ["digits of", "coefficients: lstsq", "`fit`", "`learn_one`", "errors: lstsq", "`fit`", "`learn_one`"]
+    rows = []
     for problem in problems():
         found = median_digits(problem, recipe, orders).values()
         shown = [beta for beta, _ in found] + [errors for _, errors in found]
-        cells = ["" if np.isnan(number) else f"{number:.1f}" for number in shown]
-        lines.append(f"| {problem.name} | {' | '.join(cells)} |")
-    return lines
+        rows.append([problem.name, *("" if np.isnan(number) else f"{number:.1f}" for number in shown)])
+    return markdown(head, rows)
 
 
 def main() -> None:
@@ -133,7 +131,7 @@ def main() -> None:
     parser.add_argument("--recipe", default=RECIPE, help=f"affine_rls with options; {RECIPE}")
     parser.add_argument("--orders", type=int, default=31, help="of the rows; 31")
     given = parser.parse_args()
-    print("\n".join(table(given.recipe, given.orders)))
+    print(table(given.recipe, given.orders))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+from reporting.tables import markdown  # noqa: E402
+
 PLUGIN = ROOT / "build/instructions/counter.so"
 TOKENS, HEADS, CALLS = 256, 1, (1, 3)
 #: The emulator, the folder of the build, lanes of a vector of float32.
@@ -56,7 +59,7 @@ def run(processor: str, layer: str, d: int, calls: int, what: str) -> tuple[int,
     return int(done.stderr.split()[-1]), float(flops), products == "1"
 
 
-def row(layer: str, what: str) -> str:
+def row(layer: str, what: str) -> list[str]:
     cells = [layer + WHAT[what]]
     for d in (64, 128):
         for processor, (_, _, lanes) in PROCESSORS.items():
@@ -67,7 +70,7 @@ def row(layer: str, what: str) -> str:
             more, _, _ = run(processor, layer, d, CALLS[1], what)
             count = (more - once) / (CALLS[1] - CALLS[0]) / TOKENS / HEADS
             cells.append(f"{count:.0f} ({count * 2 * lanes / flops:.2f})")
-    return f"| {' | '.join(cells)} |"
+    return cells
 
 
 HEAD = f"""# Instructions on 64-bit Arm
@@ -78,9 +81,8 @@ multiply-adds that the useful work needs (4 lanes of NEON, 8 of AVX2): 1 would b
 for times on a processor that was not there. Products of bfloat16 are those of `CallOptions::bfloat16_products`, by
 BFDOT, which makes two a lane.
 
-| layer | NEON, d = 64 | AVX2, d = 64 | NEON, d = 128 | AVX2, d = 128 |
-| --- | ---: | ---: | ---: | ---: |
 """
+COLUMNS = ["layer", "NEON, d = 64", "AVX2, d = 64", "NEON, d = 128", "AVX2, d = 128"]
 
 
 def main() -> None:
@@ -89,12 +91,12 @@ def main() -> None:
     for layer in sys.argv[1:] or LAYERS:
         for what in WHAT:
             cells = row(layer, what)
-            if what == "products" and cells.count("| none") == 2 * len(PROCESSORS):
+            if what == "products" and cells.count("none") == 2 * len(PROCESSORS):
                 continue
             rows.append(cells)
-            print(cells, flush=True)
+            print(*cells, sep="  ", flush=True)
     if not sys.argv[1:]:
-        text = HEAD + "\n".join(rows) + "\n"
+        text = HEAD + markdown(COLUMNS, rows) + "\n"
         (ROOT / "docs/performance/instructions.md").write_text(text)
 
 

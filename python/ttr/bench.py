@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ttr import _markdown
 from ttr._files import refuse_unwritable, write_whole
 
 HEADS, DIM = 32, 128
@@ -282,16 +283,16 @@ def measure_tuned(program: str, names: list[str], quick: bool) -> list[Row]:
 
 
 def table(results: dict[str, list[Row]]) -> str:
-    lines = []
+    text = ""
     for allocator, rows in results.items():
-        lines += [f"Allocator: {allocator}", ""]
-        lines += ["| work | unit | times | ratio | must / aim |", "|---|---|---|---|---|"]
+        cells = []
         for r in rows:
             times = "; ".join(f"{name} {value:.4g}" for name, value in r["times"].items())
             ratios = "; ".join(f"{value:.3g}" for value in r["ratios"].values())
-            lines.append(f"| {r['row']} | {r['unit']} | {times} | {ratios} | {r['must / aim']} |")
-        lines.append("")
-    return "\n".join(lines)
+            cells.append([r["row"], r["unit"], times, ratios, r["must / aim"]])
+        shown = _markdown.table(["work", "unit", "times", "ratio", "must / aim"], cells)
+        text += f"Allocator: {allocator}\n\n{shown}\n\n"
+    return text
 
 
 def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None = __doc__) -> None:
@@ -322,7 +323,7 @@ def main(rows: Rows = ROWS, program: str = "ttr.bench", description: str | None 
         return
     if options.json:
         write_whole(Path(options.json), text + "\n")
-    print(table(results))
+    print(table(results), end="")
 
 
 if __name__ == "__main__":

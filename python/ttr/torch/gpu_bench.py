@@ -27,6 +27,7 @@ import subprocess
 import sys
 import time
 
+from ttr import _markdown
 from ttr._files import refuse_unwritable, write_whole
 
 from ._gpu_runs import TOKENS, Result, limits, timed, timed_forward, timed_token, values
@@ -125,36 +126,53 @@ def tables(results: dict[str, Result]) -> str:
             f"{machine['copy']:.1f} TB/s, a product of bfloat16 runs at {machine['product']:.0f} TFLOP/s.",
             "",
         ]
-    lines += ["| layer, channels | forward, ms | with backward, ms | peak, MiB |", "|---|---|---|---|"]
+    lines += [_times(results), "", _ratios(results), "", _tokens(results), "", _values(results), ""]
+    return "\n".join(lines)
+
+
+def _times(results: dict[str, Result]) -> str:
+    rows = []
     for name, found in results.items():
         if "forward" in found:
             both = "" if math.isnan(found["both"]) else f"{found['both']:.3f}"
-            lines.append(f"| {name} | {found['forward']:.3f} | {both} | {found['peak']:.0f} |")
+            rows.append([name, f"{found['forward']:.3f}", both, f"{found['peak']:.0f}"])
         elif "failed" in found:
-            lines.append(f"| {name} | {found['failed']} | | |")
-    lines += ["", "| layer over peer, channels | forward | with backward | memory | enough |", "|---|---|---|---|---|"]
+            rows.append([name, found["failed"]])
+    return _markdown.table(["layer, channels", "forward, ms", "with backward, ms", "peak, MiB"], rows)
+
+
+def _ratios(results: dict[str, Result]) -> str:
+    rows = []
     for ours, peer, enough in GOALS:
         for width in WIDTHS:
             a, b = (results.get(f"{kind},{width}", {}) for kind in (ours, peer))
             if "forward" in a and "forward" in b:
-                ratios = " | ".join(f"{a[key] / b[key]:.2f}" for key in ("forward", "both", "peak"))
-                lines.append(f"| {ours} over {peer}, {width} | {ratios} | {enough.get(width, '')} |")
-    lines += ["", "| one token of 8 sequences, channels | us | us in a CUDA graph |", "|---|---|---|"]
-    for name, found in results.items():
-        if "token" in found:
-            lines.append(f"| {name.removeprefix('token ')} | {found['token']:.1f} | {found['replayed']:.1f} |")
-    lines += ["", "| recipe | float32: y, dq, dk, dv | bfloat16 |", "|---|---|---|"]
+                ratios = (f"{a[key] / b[key]:.2f}" for key in ("forward", "both", "peak"))
+                rows.append([f"{ours} over {peer}, {width}", *ratios, str(enough.get(width, ""))])
+    return _markdown.table(["layer over peer, channels", "forward", "with backward", "memory", "enough"], rows)
+
+
+def _tokens(results: dict[str, Result]) -> str:
+    rows = [
+        [name.removeprefix("token "), f"{found['token']:.1f}", f"{found['replayed']:.1f}"]
+        for name, found in results.items()
+        if "token" in found
+    ]
+    return _markdown.table(["one token of 8 sequences, channels", "us", "us in a CUDA graph"], rows)
+
+
+def _values(results: dict[str, Result]) -> str:
+    rows = []
     for name, found in results.items():
         if name.startswith("values"):
-            lines += [_value_row(*item) for item in sorted(found.items()) if isinstance(item[1], dict)]
-    return "\n".join(lines) + "\n"
+            rows += [_value_row(*item) for item in sorted(found.items()) if isinstance(item[1], dict)]
+    return _markdown.table(["recipe", "float32: y, dq, dk, dv", "bfloat16"], rows)
 
 
-def _value_row(recipe: str, errors: Result) -> str:
+def _value_row(recipe: str, errors: Result) -> list[str]:
     if "failed" in errors:
-        return f"| {recipe} | {errors['failed']} | |"
-    cells = (" ".join(f"{e:.0e}" for e in errors[kind]) for kind in ("float32", "bfloat16"))
-    return f"| {recipe} | {' | '.join(cells)} |"
+        return [recipe, errors["failed"]]
+    return [recipe, *(" ".join(f"{e:.0e}" for e in errors[kind]) for kind in ("float32", "bfloat16"))]
 
 
 _MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
