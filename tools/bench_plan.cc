@@ -206,16 +206,20 @@ class Collector {
       }
     }
     if (!CarriesGram(layer.recipe)) {
-      for (const auto& [variant, bytes] :
-           {std::pair("slots, cache", kCacheBytes), std::pair("slots, DRAM", kDramBytes)}) {
+      for (const auto& [where, bytes] :
+           {std::pair("cache", kCacheBytes), std::pair("DRAM", kDramBytes)}) {
         const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-        Dims dims = MakeDims(1, std::max<std::int64_t>(1, heads / kSlots), d);
-        dims.batch = kSlots;
-        Add(layer, {.part = part,
-                    .doing = Doing::kSteps,
-                    .variant = variant,
-                    .dims = dims,
-                    .slots = true});
+        Setting rows{.part = part,
+                     .doing = Doing::kSteps,
+                     .variant = std::string("rows, ") + where,
+                     .dims = MakeDims(1, std::max<std::int64_t>(1, heads / kSlots), d),
+                     .decoder = decoder};
+        rows.dims.batch = kSlots;
+        Add(layer, rows);
+        rows.variant = std::string("slots, ") + where;
+        rows.decoder = false;
+        rows.slots = true;
+        Add(layer, rows);
       }
     }
     if (!decoder) return;

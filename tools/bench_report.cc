@@ -86,10 +86,10 @@ Table DecodeTable(const std::vector<Work>& works, const Limits& limits) {
     table.AddReal(std::string("draft of 4, ") + where, 1, kNsUnit);
   }
   for (const char* where : {"cache", "DRAM"}) {
-    table.AddReal(std::string("64 rows by slots, ") + where, 1, kNsUnit);
+    table.AddReal(std::string("bfloat16 state, ") + where, 1, kNsUnit);
   }
   for (const char* where : {"cache", "DRAM"}) {
-    table.AddReal(std::string("bfloat16 state, ") + where, 1, kNsUnit);
+    table.AddReal(std::string("64 slots, of rows in order, ") + where, 1, "%");
   }
   for (const Row& of : RowsOf(works, Part::kDecode)) {
     std::vector<Cell> row = Start(*of.first);
@@ -97,11 +97,16 @@ Table DecodeTable(const std::vector<Work>& works, const Limits& limits) {
       const Work& work = *of.Find(where);
       Append(row, {work.Ns(), 100 * limits.MemoryBound(work).ns / work.Ns(), Share(work, limits)});
     }
-    for (const char* what : {"written, ", "draft, ", "slots, ", "narrow, "}) {
+    for (const char* what : {"written, ", "draft, ", "narrow, "}) {
       for (const char* where : {"cache", "DRAM"}) {
         const Work* work = of.Find(std::string(what) + where);
         Append(row, {work == nullptr ? Cell() : Cell(work->Ns())});
       }
+    }
+    for (const char* where : {"cache", "DRAM"}) {
+      const Work* rows = of.Find(std::string("rows, ") + where);
+      const Work* slots = of.Find(std::string("slots, ") + where);
+      Append(row, {slots == nullptr ? Cell() : Cell(100 * rows->Ns() / slots->Ns())});
     }
     table.AddRow(std::move(row));
   }

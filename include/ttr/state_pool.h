@@ -67,6 +67,7 @@ class StatePool {
 
  private:
   struct Rows;
+  struct Part;
   /// What follows from the layer and the sizes.
   struct Facts {
     std::uint64_t fingerprint = 0;
@@ -85,7 +86,7 @@ class StatePool {
   /// may be at work in other threads.
   State ShapesOf(std::int64_t slots) const;
   TensorView NumbersOf(std::int64_t first, std::int64_t slots, std::int64_t numbers) const;
-  std::vector<Rows> Neighbours(std::span<const std::int64_t> slots, const Inputs& inputs,
+  std::vector<Part> Neighbours(std::span<const std::int64_t> slots, const Inputs& inputs,
                                const Outputs& outputs) const;
   /// Gives new streams their start, and makes room beside the state. Returns the new ones.
   std::vector<std::int64_t> Prepare(const Rows& rows, bool defers, Executor& executor) const;

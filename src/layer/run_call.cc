@@ -57,13 +57,18 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
       dims.key_dim = dims.value_dim;
     }
   }
+  CheckCallOf(op, requirements, dims, inputs, state);
+  return dims;
+}
+
+void CheckCallOf(std::string_view op, const Requirements& requirements, const Dims& dims,
+                 const Inputs& inputs, const State& state) {
   Dims together = dims;  // sequences that are packed share their tokens
   together.sequences = 0;
   CheckSizes(op, requirements.recipe, together);
   CheckSequences(op, dims, inputs);
   CheckRanges(op, requirements, inputs);
   CheckState(op, requirements, dims, state);
-  return dims;
 }
 
 void RunCall(const Operator& op, const Inputs& inputs, State& state, const Outputs& outputs,

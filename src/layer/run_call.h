@@ -23,6 +23,10 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                const State& state, Needs needs, const TensorView& y = {});
 
+/// The same where the sizes are known.
+void CheckCallOf(std::string_view op, const Requirements& requirements, const Dims& dims,
+                 const Inputs& inputs, const State& state);
+
 /// What runs, and as what it is named in errors.
 struct Operator {
   std::string_view name;

@@ -80,20 +80,30 @@ TensorView OfSlots(const TensorView& one, std::int64_t slots, std::size_t slot_b
 /// Neighbouring sequences of a call that all have a slot.
 struct StatePool::Rows {
   std::span<const std::int64_t> slots;
-  Inputs inputs;
-  Outputs outputs;
-  Dims dims{};
-  Tensor bounds{};  // memory of inputs.cu_seqlens, where it is a part of the caller's
+  const Dims& dims;
+  const Inputs& inputs;
+  const Outputs& outputs;
 
   std::int64_t count() const { return static_cast<std::int64_t>(slots.size()); }
-  /// Sequence n of them.
-  Rows One(const Requirements& requirements, std::int64_t n) const {
-    Rows one{.slots = slots.subspan(static_cast<std::size_t>(n), 1),
-             .inputs = {},
-             .outputs = SequencesOf(inputs, outputs, n, 1)};
-    one.inputs = SequencesOf(requirements, inputs, n, 1, one.bounds);
-    return one;
-  }
+};
+
+/// Rows of their own: some of a call's sequences.
+struct StatePool::Part {
+  /// Sequences first .. first + count.
+  Part(const Requirements& requirements, std::span<const std::int64_t> all, const Inputs& given,
+       const Outputs& results, std::int64_t first, std::int64_t count)
+      : slots(all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))),
+        inputs(SequencesOf(requirements, given, first, count, bounds)),
+        outputs(SequencesOf(given, results, first, count)),
+        dims(InferDims(kOp, requirements, inputs, Needs::kBoth)) {}
+
+  Rows rows() const { return {slots, dims, inputs, outputs}; }
+
+  std::span<const std::int64_t> slots;
+  Tensor bounds{};  // memory of inputs.cu_seqlens, where it is a part of the caller's
+  Inputs inputs;
+  Outputs outputs;
+  Dims dims;
 };
 
 std::size_t StatePool::SlotBytes(const Layer& layer, const Dims& dims,
@@ -226,32 +236,26 @@ TensorView StatePool::NumbersOf(std::int64_t first, std::int64_t rows, std::int6
                  slot_bytes_);
 }
 
-std::vector<StatePool::Rows> StatePool::Neighbours(std::span<const std::int64_t> slots,
+std::vector<StatePool::Part> StatePool::Neighbours(std::span<const std::int64_t> slots,
                                                    const Inputs& inputs,
                                                    const Outputs& outputs) const {
-  std::vector<Rows> all;
+  std::vector<Part> parts;
   for (std::size_t first = 0; first < slots.size();) {
     const auto taken = slots.subspan(first);
-    const auto end = std::ranges::find(taken, -1);
-    const auto count = static_cast<std::size_t>(end - taken.begin());
-    if (count == slots.size()) {
-      all.push_back({.slots = slots, .inputs = inputs, .outputs = outputs});
-    } else if (count > 0) {
-      const auto n = static_cast<std::int64_t>(first), rows = static_cast<std::int64_t>(count);
-      all.push_back({.slots = taken.first(count),
-                     .inputs = {},
-                     .outputs = SequencesOf(inputs, outputs, n, rows)});
-      all.back().inputs = SequencesOf(layer_->requirements(), inputs, n, rows, all.back().bounds);
+    const auto count = static_cast<std::size_t>(std::ranges::find(taken, -1) - taken.begin());
+    if (count > 0) {
+      parts.emplace_back(layer_->requirements(), slots, inputs, outputs,
+                         static_cast<std::int64_t>(first), static_cast<std::int64_t>(count));
     }
     first += count + 1;
   }
-  return all;
+  return parts;
 }
 
 void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
                      const Outputs& outputs, const CallOptions& options) {
   const Requirements& requirements = layer_->requirements();
-  const State shapes = ShapesOf(1);
+  const State shapes = ShapesOf(static_cast<std::int64_t>(slots.size()));
   const Dims dims = InferDims(kOp, requirements, inputs, Needs::kBoth, &shapes);
   CheckSequences(kOp, dims, inputs);
   CheckSlots(slots, dims.states());
@@ -260,13 +264,16 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
   }
   CheckOutputs(kOp, dims, inputs, {.state = State(), .before = memory_}, outputs, options,
                Needs::kBoth);
-  std::vector<Rows> parts = Neighbours(slots, inputs, outputs);
-  for (Rows& part : parts) {
-    part.dims = CheckCall(kOp, requirements, part.inputs, ShapesOf(part.count()), Needs::kBoth);
+  const bool whole = std::ranges::find(slots, -1) == slots.end();
+  if (whole) CheckCallOf(kOp, requirements, dims, inputs, shapes);
+  const std::vector<Part> parts = whole ? std::vector<Part>() : Neighbours(slots, inputs, outputs);
+  for (const Part& part : parts) {
+    CheckCallOf(kOp, requirements, part.dims, part.inputs, ShapesOf(part.rows().count()));
   }
   for (const std::int64_t slot : slots) {  // all of them, before any is written
     if (slot >= 0 && HeaderOf(slot).fingerprint != facts_.fingerprint) At(slot);
   }
+  if (whole) return Run({slots, dims, inputs, outputs}, options);
   for (std::size_t n = 0; n < slots.size(); ++n) {
     if (slots[n] >= 0) continue;
     const Outputs unused = SequencesOf(inputs, outputs, static_cast<std::int64_t>(n), 1);
@@ -274,7 +281,7 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
       Fill(view, 0);
     }
   }
-  for (const Rows& part : parts) Run(part, options);
+  for (const Part& part : parts) Run(part.rows(), options);
 }
 
 void StatePool::Run(const Rows& rows, const CallOptions& options) const {
@@ -285,9 +292,7 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
   const bool defers = facts_.pairs_wait || (facts_.defers && rows.dims.tokens == 1 && !packed);
   if (rows.count() > 1 && (!engine.TakesSlots(recipe) || (packed && defers))) {
     for (std::int64_t n = 0; n < rows.count(); ++n) {
-      Rows one = rows.One(requirements, n);
-      one.dims = InferDims(kOp, requirements, one.inputs, Needs::kBoth);
-      Run(one, options);
+      Run(Part(requirements, rows.slots, rows.inputs, rows.outputs, n, 1).rows(), options);
     }
     return;
   }
@@ -306,7 +311,10 @@ void StatePool::Run(const Rows& rows, const CallOptions& options) const {
     for (const std::int64_t slot : fresh) Free(slot);
     throw;
   }
-  for (const std::int64_t slot : rows.slots) HeaderOf(slot).stale = defers ? 1 : 0;
+  for (const std::int64_t slot : rows.slots) {
+    Decoder::Header& header = HeaderOf(slot);  // its line stays clean where nothing changes
+    if (const auto stale = defers ? 1 : 0; header.stale != stale) header.stale = stale;
+  }
 }
 
 std::vector<std::int64_t> StatePool::Prepare(const Rows& rows, bool defers,
@@ -320,7 +328,8 @@ std::vector<std::int64_t> StatePool::Prepare(const Rows& rows, bool defers,
     if (ready && (defers || header.stale == 0)) continue;
     Decoder decoder = At(slot);
     if (header.started == 0) {
-      decoder.StartFrom(layer_->InitialState(rows.One(layer_->requirements(), n).inputs));
+      const Part one(layer_->requirements(), rows.slots, rows.inputs, rows.outputs, n, 1);
+      decoder.StartFrom(layer_->InitialState(one.inputs));
       fresh.push_back(slot);
     }
     decoder.PrepareAuxiliary(defers, executor);
