@@ -36,8 +36,8 @@ struct BenchArguments {
   std::string quietness;  // of the samples, when they are taken
 };
 
-// The processor's name as the system tells it, with family and model, as virtual ones are
-// namesakes; empty where it tells none.
+// The processor's name as the system reports it, with family and model, as virtual ones are
+// namesakes; empty where it reports none.
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
   std::string name, family, model;
@@ -277,7 +277,7 @@ void AddBench(Command ttr) {
       "\n"
       "A work's limit is the slowest of what it needs at the least: its useful multiply-adds at\n"
       "the measured peak, its exponentials, its bytes at the measured bandwidth. Useful flops a\n"
-      "token and head: 4 Dk Dv for Hebbian layers, 6 for delta rules; ttr plan NAME tells. Exact\n"
+      "token and head: 4 Dk Dv for Hebbian layers, 6 for delta rules; ttr plan NAME says. Exact\n"
       "least squares, D = Dk, chunks of m = 64: 4 D^2 + 6 D Dv + m (3 D + 3 Dv) + (D^3 + m^3) / "
       "3m,\n"
       "or with a factor for every token D^3 / 3 + 5 D^2 + 6 D Dv; single tokens 9 D^2 + 5 D Dv.");

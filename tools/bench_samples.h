@@ -3,7 +3,7 @@
 // What is called a processor is often one of two hardware threads of a core, and the other one
 // somebody else's: while that one works, up to half of the instructions that the core can issue are
 // gone, and a kernel takes up to twice its time. Such samples say nothing about the kernel. They
-// are told by the rate of instructions that do nothing, taken before and after, and left out.
+// are recognised by the rate of instructions that do nothing, taken before and after, and left out.
 #pragma once
 
 #include <chrono>

@@ -173,7 +173,7 @@ enum class Needs : std::uint8_t {
 /// before it has data (views of the right shapes over any aligned address). `op` names the operator
 /// in errors. O(number of inputs).
 ///
-/// Reading takes the sizes that q does not tell (H, Dv) from `state`; without one H is that of the
+/// Reading takes the sizes that q does not have (H, Dv) from `state`; without one H is that of the
 /// constants or of q, and Dv is 1. Where there are no keys (gated vectors) Dk = Dv.
 ///
 /// Errors: `[deltanet] k must be [B,T,Hk,Dk] = [2,64,4,128] but is [2,64,4,64]`.
@@ -199,7 +199,7 @@ Dims CheckInputs(std::string_view op, const Requirements& requirements, const In
 void CheckState(std::string_view op, const Requirements& requirements, const Dims& dims,
                 const State& state);
 
-/// The length of an axis at these sizes; `pairs` is that of kPairs, which dims do not tell.
+/// The length of an axis at these sizes; `pairs` is that of kPairs, which is none of dims.
 std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int64_t pairs = 0);
 
 /// Shapes at these sizes: of an input (the first that its spec allows), of an entry of the state,

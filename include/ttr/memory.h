@@ -100,7 +100,7 @@ class AssociativeMemory {
   Layer fit_;  // without what belongs to reading alone (scale, output norm): m itself
   Sizes sizes_;
   std::vector<InputSpec> specs_;
-  std::optional<Decoder> decoder_;  // since the first token, which tells the number of features
+  std::optional<Decoder> decoder_;  // since the first token, which has the number of features
   std::map<std::string, Tensor, std::less<>> gates_;
   std::int64_t count_ = 0;
 };

@@ -17,7 +17,7 @@ struct MemoryLevel {
   std::size_t bytes = 0;
 };
 
-/// The data caches that the system tells of (none where it does not), then main memory.
+/// The data caches that the system reports (none where it does not), then main memory.
 std::vector<MemoryLevel> MemoryLevels();
 
 /// GFLOP/s of fused multiply-adds on registers; one counts two.

@@ -93,12 +93,12 @@ def packed(ids: list[Tensor]) -> dict[str, Any]:
     }
 
 
-#: Whose layers are not told of packed sequences, or whose attention leaks between them.
-UNTOLD = ["mamba", "falcon_mamba", "jamba", "zamba", "granitemoehybrid", "glm5_next"]
-UNTOLD += ["inkling", "inkling2"]  # the second in 5.23
+#: Families whose layers receive no bounds of packed sequences, or whose attention leaks between them.
+WITHOUT_BOUNDS = ["mamba", "falcon_mamba", "jamba", "zamba", "granitemoehybrid", "glm5_next"]
+WITHOUT_BOUNDS += ["inkling", "inkling2"]  # the second in 5.23
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in UNTOLD])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in WITHOUT_BOUNDS])
 def test_models(family: str) -> None:
     """Without their heads: that of Mamba-2 tells its layers nothing."""
     model = small_model(family).base_model

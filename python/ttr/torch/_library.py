@@ -119,7 +119,7 @@ def by_bits(tensors: Any, bits: int, count: int) -> dict[int, Any]:
 
 
 class Call(NamedTuple):
-    """What `backward` is told of the call of `forward` that it belongs to: the recipe's text, the bits of
+    """What `backward` receives about the call of `forward` that it belongs to: the recipe's text, the bits of
     the inputs and of the initial state's entries, and the switches."""
 
     text: str

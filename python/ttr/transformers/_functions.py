@@ -301,5 +301,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "causal_conv1d_update": causal_conv1d_update,
 }
 
-#: Scans that their modules do not tell of packed sequences.
-UNTOLD = frozenset({"mamba_selective_scan"})
+#: Scans to which their modules pass no bounds of packed sequences.
+WITHOUT_BOUNDS = frozenset({"mamba_selective_scan"})

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling, is_exporting
 
-from ._functions import FUNCTIONS, UNTOLD, is_packed
+from ._functions import FUNCTIONS, WITHOUT_BOUNDS, is_packed
 from ._past import goes_back, note, of_caches
 from ._report import count
 
@@ -50,23 +50,23 @@ def served(theirs: Callable[..., Any], name: str, ours: Callable[..., Any]) -> C
     return serve
 
 
-def _for_module(name: str, theirs: Any, told: bool) -> Callable[..., Any]:
-    """Ours, for one module. `told`: whether all that carries over tokens there is told of packed
-    sequences."""
+def _for_module(name: str, theirs: Any, bounds: bool) -> Callable[..., Any]:
+    """Ours, for one module. `bounds`: whether it passes the bounds of packed sequences to all that
+    carries over tokens."""
     ours = FUNCTIONS[name]
     names = tuple(inspect.signature(theirs).parameters)
     if names != tuple(inspect.signature(ours).parameters):
         reason = f"its parameters are ({', '.join(names)})"
         return lambda *args, **kwargs: reason
-    if told:
+    if bounds:
         return ours
 
-    def untold(*args: Any, **kwargs: Any) -> Any:
+    def unpacked(*args: Any, **kwargs: Any) -> Any:
         if is_packed(kwargs):
-            return "packed sequences, of which the module's scan is not told"
+            return "packed sequences, whose bounds the module does not pass to its scan"
         return ours(*args, **kwargs)
 
-    return untold
+    return unpacked
 
 
 def bind(module: ModuleType) -> bool:
@@ -75,9 +75,9 @@ def bind(module: ModuleType) -> bool:
         if module in _bound:
             return True
         found = {name: vars(module)[name] for name in FUNCTIONS if callable(vars(module).get(name))}
-        told = UNTOLD.isdisjoint(found)
+        bounds = WITHOUT_BOUNDS.isdisjoint(found)
         now = {
-            name: (theirs, served(theirs, name, _for_module(name, theirs, told)))
+            name: (theirs, served(theirs, name, _for_module(name, theirs, bounds)))
             for name, theirs in found.items()
         }
         if now:

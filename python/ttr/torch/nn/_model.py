@@ -231,8 +231,8 @@ class LanguageModel(nn.Module):
                 refuse("attention_mask and lengths", absent, "given", "LanguageModel")
             padded, counts = pad(tokens)
             real = real_tokens("LanguageModel", padded, None, counts)
-            told = self._generate(padded, count, how, generator, real)
-            return how.cut(tokens, told[:, padded.shape[1] :])
+            continued = self._generate(padded, count, how, generator, real)
+            return how.cut(tokens, continued[:, padded.shape[1] :])
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
         real = real_tokens("LanguageModel", tokens, attention_mask, lengths)
