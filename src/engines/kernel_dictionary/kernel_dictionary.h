@@ -4,8 +4,8 @@
 ///     z(x) = L^-1 k(D, x),   L L^T = k(D, D)         coordinates of x in the span of D
 ///     A = A' + w z z^T,   B = B' + w v z^T,   z = z(k);   y = B A^-1 z(q)
 ///
-/// k joins D where k(k, k) - |z|^2 > tolerance k(k, k), as long as D has fewer than n keys, as a
-/// coordinate more: sqrt(k(k, k) - |z|^2), which has its ridge in A. A and B are held as the
+/// k joins D where k(k, k) - |z|^2 > tolerance k(k, k), as long as D has fewer than n keys. It adds
+/// one coordinate, sqrt(k(k, k) - |z|^2), which has its ridge in A. A and B are held as the
 /// triangular root R^T R = A and E = R^-T B^T, to which a pair is a row that rotations take in:
 /// half the digits that A needs, and no system is ever solved anew.
 ///
