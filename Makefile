@@ -3,10 +3,11 @@
 # TTR_WERROR=ON turns warnings into errors, as continuous integration does.
 export TTR_WERROR ?= OFF
 PYTHON ?= python3
+PREFIX ?= $(HOME)/.local
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-python test-tables test-targets test-sanitizers test-clang test-arm fuzz check bench performance wheel format format-check clean
+.PHONY: help setup build install demo test test-python test-tables test-targets test-sanitizers test-clang test-arm fuzz check bench performance wheel format format-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +17,12 @@ setup:  ## install what is missing, with apt
 
 build: setup  ## build everything for this processor into build/native
 	@scripts/build native
+
+install: setup  ## the command and the library into PREFIX (~/.local)
+	@scripts/build native ttr ttr_command
+	@cmake --install build/native --prefix "$(PREFIX)" >build/native/install.log
+	@echo "ttr is in $(PREFIX)/bin"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "which is not on the PATH yet: export PATH=$(PREFIX)/bin:\$$PATH" ;; esac
 
 demo: setup  ## experiments, recall and forecast on one page
 	@scripts/build native ttr_command

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from ttr._command import program
 
 
 @dataclass
@@ -55,7 +56,7 @@ def chart(title: str, subtitle: str, panels: Sequence[Panel], x_label: str) -> s
 def draw(described: dict[str, Any]) -> str:
     """A chart as SVG; empty, with a word on standard error, where the command cannot draw."""
     text = json.dumps(described, allow_nan=False)
-    command = shutil.which("ttr")
+    command = program()
     if command is None:
         print("ttr.experiments: no picture, which the command ttr draws", file=sys.stderr)
         return ""
