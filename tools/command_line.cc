@@ -1,7 +1,10 @@
 #include "tools/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
+#include "src/recipe/text.h"
 #include "ttr/error.h"
 
 namespace ttr::tools {
@@ -9,26 +12,51 @@ namespace {
 
 bool All(const CLI::App*) { return true; }
 
-// The subcommand that was named, for the hint.
-std::string Chosen(const CLI::App& app) {
-  std::string words = app.get_name();
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().front();
-    words += " " + at->get_name();
+// The command that was named, with those above it.
+struct Chosen {
+  const CLI::App* command;
+  std::string words;
+};
+
+Chosen ChosenOf(const CLI::App& app) {
+  Chosen chosen{&app, app.get_name()};
+  while (!chosen.command->get_subcommands().empty()) {
+    chosen.command = chosen.command->get_subcommands().front();
+    chosen.words += " " + chosen.command->get_name();
   }
-  return words;
+  return chosen;
+}
+
+std::vector<std::string> CommandsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(All)) names.push_back(command->get_name());
+  return names;
+}
+
+std::string Nearest(const std::string& word, const std::vector<std::string>& known) {
+  return DidYouMean(word, std::vector<std::string_view>(known.begin(), known.end()));
 }
 
 // What went wrong on the command line, and where to read on.
-std::string UsageError(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const bool misnamed = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
-  if (!misnamed) return std::string(error.what()) + " (see " + Chosen(app) + " --help)";
-  std::string names;
-  for (const CLI::App* command : app.get_subcommands(All)) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const Chosen chosen = ChosenOf(app);
+  const std::string help = " (see " + chosen.words + " --help)";
+  const std::vector<std::string> extras = app.remaining(true);
+  if (extras.empty()) return std::string(error.what()) + help;
+  const std::string& word = extras.front();
+  std::vector<std::string> known = CommandsOf(*chosen.command);
+  if (!word.starts_with('-') && !known.empty()) {
+    std::string names;
+    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+    return chosen.words + " has no command '" + word + "'" + Nearest(word, known) + "; there are " +
+           names;
   }
-  return "there is no command '" + std::string(argv[1]) + "'; there are " + names;
+  if (!word.starts_with('-')) return "'" + word + "' was not expected" + help;
+  known.clear();
+  for (const CLI::Option* option : chosen.command->get_options()) {
+    known.push_back(option->get_name());
+  }
+  return chosen.words + " has no option " + word + Nearest(word, known) + help;
 }
 
 }  // namespace
@@ -121,7 +149,7 @@ bool CommandLine::Run(int argc, char** argv) {
     app_->exit(success);
     return false;
   } catch (const CLI::ParseError& error) {
-    throw Error(UsageError(*app_, error, argc, argv));
+    throw Error(UsageError(*app_, error));
   }
   return true;
 }

@@ -91,6 +91,21 @@ TEST(Command, WrongUsageIsOneLineAndCodeTwo) {
   EXPECT_EQ(NoRefusal(Ttr({"apply", "rls"}), 2, "--in"), "");
 }
 
+TEST(Command, MisspelledWordsLeadToTheNearest) {
+  const std::pair<std::vector<std::string>, std::string> kCases[] = {
+      {{"forcast"}, "ttr has no command 'forcast' (did you mean forecast?); there are zoo, "},
+      {{"experiment", "online-regresion"},
+       "ttr experiment has no command 'online-regresion' (did you mean online-regression?)"},
+      {{"plan", "rls", "--dkk", "3"}, "ttr plan has no option --dkk (did you mean --dk?)"},
+      {{"plan", "rls", "more"}, "'more' was not expected (see ttr plan --help)"},
+  };
+  for (const auto& [words, text] : kCases) {
+    const Outcome refused = Ttr(words);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(text), std::string::npos) << refused.err;
+  }
+}
+
 TEST(Command, APlanSaysWhichSizesTheDefinitionRuns) {
   const std::string says = "definition\nwhy              no fast engine takes these sizes";
   EXPECT_NE(Ttr({"plan", "local_quadratic"}).out.find(says), std::string::npos);
@@ -170,7 +185,7 @@ TEST(Command, EveryBadInvocationIsOneLine) {
       {{"fl\ny"}, "no command 'fl\\ny'"},
       {{"\x1b[31m"}, "no command '\\x1b[31m'"},
       {{""}, "no command ''"},
-      {{"--fl\ty"}, "subcommand"},
+      {{"--fl\ty"}, "no option --fl\\ty"},
       {{"zoo", "de\nlta"}, "'de'"},
       {{"zoo", "\x1b[31mred"}, "'\\x1b'"},
       {{"zoo", "\xff\xfe"}, "'\\xff'"},
