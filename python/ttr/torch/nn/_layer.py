@@ -19,6 +19,7 @@ from ._around import norm
 from ._cache import Cache, check_cache, refuse_gradients
 from ._convolution import Lags, ShortConvolution
 from ._padding import padding_of
+from ._rotary import positions_of, rotate
 from ._sizes import refuse, sizes_of
 from ._start import add_late_parts, start_open
 from ._words import describe
@@ -106,6 +107,12 @@ class TestTimeRegression(nn.Module):
             refuse("design.skip", f"False, as {self._text} takes several pairs a token,", True)
         if design.conv_size and not 1 <= design.conv_size <= 8:
             refuse("design.conv_size", "in 0 .. 8", design.conv_size)
+        if not 0 <= design.rotary < math.inf:
+            refuse("design.rotary", "a finite base above 0, or 0: none,", design.rotary)
+        turned = not {"q", "k"} - set(self._specs) and self.sizes.key_dim % 2 == 0
+        if design.rotary and not (turned and self.sizes.steps == 1):
+            what = f"0, as {self._text} has no q and k of an even head_dim, one a token,"
+            refuse("design.rotary", what, design.rotary)
         if len(design.key_lags) > 8 or (design.key_lags and "k" not in self._specs):
             refuse("design.key_lags", "of at most 8 lags, for a recipe with keys,", design.key_lags)
 
@@ -247,7 +254,7 @@ class TestTimeRegression(nn.Module):
         with torch.no_grad():
             inputs, plain, rows = self._inputs(x, cache, cu_seqlens)
             y = cache.go_on(inputs, x.shape[1], self._state(), cu_seqlens)
-            cache.has_read(x, rows, cu_seqlens)
+            cache.has_read(x, rows, cu_seqlens, bool(self.design.rotary))
             return self._finish(x, y, plain)
 
     def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
@@ -300,6 +307,10 @@ class TestTimeRegression(nn.Module):
             for name in ("q", "k"):
                 if name in rows:
                     rows[name] = norm(rows[name], None, None, self.design.qk_norm, "silu", False)
+        if self.design.rotary:
+            positions = positions_of(x, cache, cu_seqlens)
+            for name in ("q", "k"):
+                rows[name] = rotate(rows[name], positions, self.design.rotary)
         made = self._gates(x, rows.get("k"))
         plain = rows["v"]
         for name, factor in (("v", "value_scale"), ("k", "key_scale")):
