@@ -155,6 +155,11 @@ RECALL = Pairs(
     quick={**_QUICK, "pairs": 8, "vocabulary": 64, "batch": 64},
     whole={**_WHOLE, "pairs": 16, "vocabulary": 256, "batch": 64},
 )
+SHORT_RECALL = Pairs(
+    name="short recall",
+    quick={**_QUICK, "width": 32, "steps": 200, "rates": [2e-2], "pairs": 4, "vocabulary": 16, "batch": 32},
+    whole={**_WHOLE, "pairs": 4, "vocabulary": 16, "batch": 64},
+)
 LONG_RECALL = Pairs(
     name="long recall",
     quick={**_QUICK, "pairs": 16, "vocabulary": 256, "batch": 32},

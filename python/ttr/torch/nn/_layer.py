@@ -130,6 +130,8 @@ class TestTimeRegression(nn.Module):
                 self.convolve[name] = Lags(width, design.key_lags, design.learn_lags, silu)
             elif design.conv_size and name in design.convolved:
                 self.convolve[name] = ShortConvolution(width, design.conv_size, silu)
+        if design.conv_size and "x" in design.convolved:
+            self.convolve["x"] = ShortConvolution(self.hidden_size, design.conv_size, False)
 
     def _make_gates(self) -> None:
         """What makes each further input that is required, learned, or in the design."""
@@ -192,14 +194,16 @@ class TestTimeRegression(nn.Module):
 
     def _start(self) -> dict[str, nn.Parameter]:
         """The learned start of every entry that is no count and no update: weights of a network are
-        normal with deviation 0.02, all else is zero."""
+        normal with the design's deviation, all else is zero."""
         lengths, start = self._lengths(), {}
         for spec in ttr.state_specs(self.recipe):
             name, axes = spec["name"].removeprefix("state."), spec["shape"][1:]
             if name[0] not in "wb" or "Dphi" in axes:
                 continue
             value = torch.zeros([lengths[axis] for axis in axes])
-            start[name] = nn.Parameter(value.normal_(std=0.02) if name[0] == "w" else value)
+            if name[0] == "w":
+                value.normal_(std=self.design.start_size or value.shape[-2] ** -0.5)
+            start[name] = nn.Parameter(value)
         if not start:
             refuse(
                 "design.learn", "without 'state', as no network starts from one", self.design.learn
@@ -295,11 +299,7 @@ class TestTimeRegression(nn.Module):
         for name, project in self.project.items():
             z = project(x)
             if name in self.convolve:
-                convolve: Any = self.convolve[name]
-                before = None
-                if cache is not None:
-                    before = cache.before(name, z, convolve.size, cu_seqlens)
-                z, after[name] = convolve(z, before, cu_seqlens)
+                z, after[name] = self._convolved(name, z, cache, cu_seqlens)
             elif name in self.design.silu:
                 z = F.silu(z)
             rows[name] = self._split(name, z)
@@ -311,13 +311,25 @@ class TestTimeRegression(nn.Module):
             positions = positions_of(x, cache, cu_seqlens)
             for name in ("q", "k"):
                 rows[name] = rotate(rows[name], positions, self.design.rotary)
-        made = self._gates(x, rows.get("k"))
+        read = x
+        if "x" in self.convolve:
+            read, after["x"] = self._convolved("x", x, cache, cu_seqlens)
+        made = self._gates(read, rows.get("k"))
         plain = rows["v"]
         for name, factor in (("v", "value_scale"), ("k", "key_scale")):
             if factor in made:
                 scale = made.pop(factor).repeat_interleave(self.sizes.steps, 1)
                 rows[name] = (_with_heads(rows[name], self.sizes.heads) * scale).to(plain.dtype)
         return {**rows, **made}, plain, after
+
+    def _convolved(
+        self, name: str, z: Tensor, cache: Cache | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """z behind its convolution, and what that looks back at next."""
+        convolve: Any = self.convolve[name]
+        before = None if cache is None else cache.before(name, z, convolve.size, cu_seqlens)
+        made: tuple[Tensor, Tensor] = convolve(z, before, cu_seqlens)
+        return made
 
     def _split(self, name: str, z: Tensor) -> Tensor:
         """[B, T, n H D] as rows [B, T n, H, D]."""

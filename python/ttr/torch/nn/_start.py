@@ -55,8 +55,10 @@ def add_late_parts(layer: Any, state: MutableMapping[str, Tensor], prefix: str) 
     if isinstance(ridge, Positive) and ridge.least:
         old = ridge.raw_of(float(layer.recipe.option("ridge")))
         state.setdefault(f"{prefix}gates.ridge.raw", like.new_full(ridge.raw.shape, old))
-    plain = [n for n in layer.convolve if n not in layer.design.silu]
-    taps = {f"{prefix}convolve.{n}.weight": layer.convolve[n] for n in plain}
+    taps = {f"{prefix}convolve.{n}.weight": c for n, c in layer.convolve.items()}
+    if any(name in state for name in taps):  # Mamba's were of v alone
+        plain = [n for n in layer.convolve if n not in layer.design.silu]
+        taps = {f"{prefix}convolve.{n}.weight": layer.convolve[n] for n in plain}
     if layer.design.key_lags or any(name in state for name in taps):
         return
     for name, convolve in taps.items():

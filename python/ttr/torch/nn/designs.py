@@ -27,8 +27,9 @@ class Design:
                     `value_scale` and `key_scale`: factors of v and k
     learn           optional inputs that are parameters, too: "ridge", "bandwidth", ...; without
                     them the recipe's constants hold. "state": a start that is learned
+    start_size      deviation of that start's weights; 0: 1 / sqrt(of what a row of them reads)
     conv_size       taps of a depthwise causal convolution of q, k and v; 0: none
-    convolved       which of them it passes
+    convolved       which of them it passes; "x": what gates read, too
     silu            which of q, k, v pass a SiLU behind that
     key_lags        w_0, w_1, ...: keys are sum_i w_i W_K x_{t-i}, one w for all channels, in
                     place of their depthwise convolution
@@ -47,6 +48,7 @@ class Design:
 
     gates: Mapping[str, Factory] = field(default_factory=dict)
     learn: tuple[str, ...] = ()
+    start_size: float = 0.02
     conv_size: int = 0
     convolved: str = "qkv"
     silu: str = ""
@@ -108,8 +110,9 @@ _RIDGE = partial(gates.Positive, least=0.1)
 _RING = Design(gates={"log_decay": gates.Ring, "v_im": gates.Linear}, learn=("v_im",), skip=True)
 _TTT = Design(
     learn=("ln_weight", "ln_bias", "row_bias", "state"),
+    conv_size=4,
     output_norm="layer",
-    source="arXiv 2407.04620; without rotary",
+    source="arXiv 2407.04620; with the convolution of its Mamba backbone, without rotary",
 )
 
 
@@ -154,12 +157,15 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2312.06635; a convolution, which its published module has as an option",
     ),
     "gateloop": Design(
-        gates={"log_decay": gates.LogSigmoid}, output_gate="silu", gate_bias=True,
-        source="arXiv 2311.01927",
+        gates={"log_decay": partial(gates.LogSigmoid, start=4.0)},
+        conv_size=4, output_gate="silu", gate_bias=True,
+        source="arXiv 2311.01927; a convolution for positions, decays that begin slow",
     ),
     "hgrn2": Design(
-        gates={"log_decay": gates.ForgetGate}, silu="q", output_norm="rms",
-        source="arXiv 2404.07904; the lower bound of a layer is an argument: ForgetGate(low=...)",
+        gates={"log_decay": partial(gates.ForgetGate, start=3.0)},
+        conv_size=4, convolved="vx", silu="q", output_norm="rms",
+        source="arXiv 2404.07904; a convolution, which its published module has as an option; decays that "
+        "begin slow in place of the lower bounds of layers: ForgetGate(low=...)",
     ),
     "rwkv6": Design(
         gates={"log_decay": partial(gates.ExponentialDecay, rank=64, tanh=True)},
@@ -261,19 +267,25 @@ PUBLISHED: Mapping[str, Design] = {
     ),
     "ttt_linear": replace(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
     "ttt_mlp": replace(_TTT, gates={"step": partial(_ttt_step, base=0.1)}),
+    # Weights of two layers begin as large as those of other networks do: from 0.02 the gradient of either has
+    # the other as a factor, so that nothing is memorized first, and then all at once, with steps up to 1
+    # beyond all numbers.
     "titans": Design(
-        gates={"step": partial(gates.Sigmoid, start=-2.0)},
-        learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        gates={"step": partial(gates.Sigmoid, scale=0.1)},
+        learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         output_gate="silu", gate_bias=True, source="arXiv 2501.00663",
     ),
+    # Steps of both below are those of plain gradients: the papers' 0.01 goes with updates that are made
+    # orthogonal. What a mini-batch memorizes is read behind it: of 2048 and 1024 tokens, by default.
     "lact": Design(
-        gates={"step": partial(gates.Sigmoid, scale=0.02)},
-        learn=("state",), silu="qkv", qk_norm="l2", output_norm="rms",
-        source="arXiv 2505.23884; one step size for all matrices, a window of attention beside it",
+        learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        source="arXiv 2505.23884; one step size for all matrices, a convolution for the window of attention "
+        "beside it",
     ),
     "in_place_ttt": Design(
-        gates={"step": partial(gates.Sigmoid, scale=0.02)}, learn=("state",),
-        source="arXiv 2604.06169; a projection of its own in place of a feed-forward layer's",
+        learn=("state",), conv_size=4,
+        source="arXiv 2604.06169; a projection of its own in place of a feed-forward layer's, a convolution "
+        "for the attention beside it",
     ),
     "rls": OF_LEAST_SQUARES,
     "softmax": OF_KERNELS,
