@@ -254,10 +254,17 @@ def portable_rows(quick: bool) -> Iterator[Row]:
             yield row(title, seconds, "us a token and head", scale, "8 / 20" if recipe == "rls" else "-")
 
 
+def layer_rows(quick: bool) -> Iterator[Row]:
+    from ttr.torch import _layer_bench
+
+    return _layer_bench.rows(quick)
+
+
 ROWS: Rows = {
     "forward": forward_rows,
     "bfloat16": bfloat16_rows,
     "backward": backward_rows,
+    "layer": layer_rows,
     "operator": operator_rows,
     "tiny": tiny_rows,
     "decode": decode_rows,

@@ -9,7 +9,8 @@ import pytest
 import torch
 import ttr.torch
 from nn_cases import layer, tokens
-from ttr.torch.nn import Block, Design, LanguageModel, _around
+from ttr.torch import _layer_bench
+from ttr.torch.nn import Block, Design, LanguageModel, TestTimeRegression, _around
 
 
 def model(recipes: object = "gated_deltanet", seed: int = 0, layers: int = 2) -> LanguageModel:
@@ -152,3 +153,14 @@ def test_other_devices_have_the_same_numbers() -> None:
                 a = _around.norm(rows, scale, gate, kind, gate_kind, first)
                 b = _around.portable_norm(rows, scale, gate, kind, gate_kind, first)
                 torch.testing.assert_close(a, b)
+
+
+def test_the_layer_that_the_bench_compares_with_is_the_same() -> None:
+    torch.manual_seed(0)
+    made, x = TestTimeRegression("gated_deltanet", 16, 2), tokens(1, 64, hidden=16).float().requires_grad_()
+    want = made(x)
+    with _layer_bench.of_pytorch():
+        found = made(x)
+    torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+    gradients = [torch.autograd.grad(y.square().sum(), x)[0] for y in (found, want)]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)

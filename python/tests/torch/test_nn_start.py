@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import ttr
 from nn_cases import layer, tokens
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,13 +28,19 @@ def text(batch: int = 2, count: int = 9) -> torch.Tensor:
 
 # ---- State dictionaries of before ----------------------------------------------------------------
 
+LATER = ["mamba", "rls", "rls{ridge: 0.5}", "weighted_rls", "ttt_linear", "gateloop", "hgrn2", "lact", "in_place_ttt"]
 
-@pytest.mark.parametrize("recipe", ["softmax", "linear_attention", "retnet", "gla", "gated_deltanet", "mamba2"])
+
+@pytest.mark.parametrize("recipe", ["softmax", "linear_attention", "retnet", "gla", "gated_deltanet", "mamba2", *LATER])
 def test_a_model_of_before_is_what_it_was(recipe: str) -> None:
-    """Without the convolution for positions, and without the bias of an output gate."""
+    """Without the convolution for positions, the bias of an output gate, a learned ridge."""
     now = published(recipe)
-    late = {} if now.silu else {"conv_size": 0}
-    before = model(recipe, replace(now, gate_bias=False, **late))
+    late: dict[str, Any] = {} if now.silu and recipe not in ("hgrn2", "lact") else {"conv_size": 0}
+    if recipe == "mamba":
+        late = {"convolved": "v"}
+    learn = tuple(name for name in now.learn if name != "ridge")
+    gates = {name: gate for name, gate in now.gates.items() if name != "ridge"}
+    before = model(recipe, replace(now, gate_bias=False, learn=learn, gates=gates, **late))
     with torch.no_grad():
         for parameter in before.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -69,6 +76,16 @@ def test_blocks_begin_below_what_they_read() -> None:
     for block in made.blocks:
         x = block(x)
     assert 0 < (x - first).square().mean() < 0.5 * first.square().mean()
+
+
+@pytest.mark.parametrize(("recipe", "start"), [("rls", 0.1), ("rls{ridge: 0.5}", 0.5), ("mesa", 1.0)])
+def test_ridges_begin_where_keys_are_averaged(recipe: str, start: float) -> None:
+    """Also of recipes without a row, and of a recipe's line."""
+    for same in (recipe, str(ttr.Recipe(recipe))):
+        ridge = layer(same).inputs(tokens())["ridge"]
+        torch.testing.assert_close(ridge, torch.full_like(ridge, start), rtol=1e-5, atol=0)
+        assert ridge.requires_grad
+    assert "ridge" in layer("affine_rls").gates and "ridge" not in layer("local_linear").gates
 
 
 def test_nlms_has_keys_of_every_size() -> None:
@@ -155,7 +172,8 @@ def test_a_row_of_logits_may_be_more_than_a_piece(monkeypatch: pytest.MonkeyPatc
     features, weight = tokens(1, 4)[0], tokens(1, 11, seed=2)[0]
     targets = torch.tensor([1, 10, 0, 3])
     want = F.cross_entropy(features @ weight.T, targets)
-    torch.testing.assert_close(_loss.cross_entropy(features, weight, targets), want)
-    narrow = _loss.cross_entropy(features.bfloat16(), weight.bfloat16(), targets)
+    found = _loss.cross_entropy(features, lambda f: f @ weight.T, 11, targets)
+    torch.testing.assert_close(found, want)
+    narrow = _loss.cross_entropy(features.bfloat16(), lambda f: f @ weight.T.bfloat16(), 11, targets)
     assert narrow.dtype == torch.bfloat16
     torch.testing.assert_close(narrow.double(), want, rtol=3e-2, atol=0)

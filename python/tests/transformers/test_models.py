@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers", reason="the models are those 
 
 import torch
 from torch import Tensor
-from ttr.torch.nn import LanguageModel
+from ttr.torch.nn import LanguageModel, _loss
 from ttr.transformers import TtrConfig, TtrForCausalLM
 from ttr.transformers.models import TtrCache
 
@@ -41,6 +41,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "sampling": {"do_sample": True, "temperature": 0.8},
     "beam search": {"num_beams": 3},
     "several beams": {"num_beams": 3, "num_return_sequences": 2},
+    "sampled beams": {"num_beams": 3, "do_sample": True},
     "several answers": {"do_sample": True, "num_return_sequences": 2},
 }
 
@@ -84,6 +85,36 @@ def test_the_loss_is_of_labels() -> None:
     by_place = made(ids, attention_mask=mask, labels=labels, return_dict=False)
     assert torch.equal(by_place[0], out.loss) and torch.equal(by_place[1], out.logits)
     torch.testing.assert_close(made(ids, attention_mask=mask, logits_to_keep=2).logits, out.logits[:, -2:])
+
+
+def test_the_loss_of_a_large_vocabulary_has_no_whole_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, (ids, mask) = model().float(), left_padded()
+    labels = ids.masked_fill(mask == 0, -100)
+    items = torch.tensor(7)
+
+    def trained(**words: Any) -> tuple[Any, list[Tensor]]:
+        made.zero_grad()
+        out = made(ids, attention_mask=mask, labels=labels, **words)
+        out.loss.backward()
+        return out, [p.grad.clone() for p in made.parameters()]
+
+    whole = [trained(), trained(num_items_in_batch=items)]
+    assert all(out.logits.shape == (3, 9, 23) for out, _ in whole)
+    monkeypatch.setattr(_loss, "MOST_LOGITS", 4 * 23)
+    rows: list[int] = []
+    head = made.model.logits
+    monkeypatch.setattr(made.model, "logits", lambda f: rows.append(f[..., 0].numel()) or head(f))
+    for (want, gradients), words in zip(whole, ({}, {"num_items_in_batch": items})):
+        found, others = trained(**words)
+        assert found.logits is None and max(rows) == 4
+        torch.testing.assert_close(found.loss, want.loss)
+        torch.testing.assert_close(others, gradients)
+    asked = made(ids, attention_mask=mask, labels=labels, logits_to_keep=0)
+    torch.testing.assert_close(asked.logits, whole[0][0].logits)
+    with torch.no_grad():  # an evaluation may want them
+        assert made(ids, attention_mask=mask, labels=labels).logits.shape == (3, 9, 23)
+    made.loss_function = lambda logits, labels, vocab_size: logits.sum()  # whose pieces mean nothing
+    assert made(ids, labels=labels).logits.shape == (3, 9, 23)
 
 
 def test_one_token_has_no_loss() -> None:
@@ -217,3 +248,32 @@ def test_the_trainer_learns_a_text(tmp_path: Path) -> None:
     ids = torch.tensor([text[:24]])
     with torch.no_grad():
         assert torch.equal(again(ids).logits, made.eval()(ids).logits)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's
+def test_adapters_of_peft(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="adapters are those of PEFT")
+    base, ids = model(tied=False), prompt()
+    before = base(ids).logits.detach()
+    base.save_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["project.q", "project.v", "output", "head"])
+    adapted = peft.get_peft_model(base, config)
+    torch.testing.assert_close(adapted(ids).logits, before)  # adapters begin as nothing
+    optimizer = torch.optim.SGD([p for p in adapted.parameters() if p.requires_grad], lr=1.0)
+    for _ in range(3):
+        adapted(ids, labels=ids).loss.backward()
+        asked = {name.split(".lora_")[0].split(".")[-1] for name, p in adapted.named_parameters() if p.grad is not None}
+        assert asked == {"q", "v", "output", "head"}  # and nothing else learns
+        optimizer.step()
+        optimizer.zero_grad()
+    adapted.eval()
+    with torch.no_grad():
+        after = adapted(ids).logits
+        assert (after - before).abs().max() > 1e-3
+        assert torch.equal(generate(adapted, ids), generate(adapted, ids, use_cache=False))
+        adapted.save_pretrained(tmp_path / "adapters")
+        fresh = TtrForCausalLM.from_pretrained(tmp_path / "base", dtype="auto")
+        again = peft.PeftModel.from_pretrained(fresh, tmp_path / "adapters").eval()
+        torch.testing.assert_close(again(ids).logits, after, rtol=1e-6, atol=1e-6)
+        merged = again.merge_and_unload()
+        torch.testing.assert_close(merged(ids).logits, after, rtol=1e-6, atol=1e-6)

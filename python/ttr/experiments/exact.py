@@ -8,21 +8,16 @@ Layers that ask for as many inputs have as many parameters, and the same surroun
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-
-from ttr._files import refuse_inputs
 
 from ._figures import Claim
-from .studies import command
+from .studies import command, texts
 from .studies.report import panels_by_x
 from .studies.results import Results
 from .studies.study import Study
 from .tasks.linear import CHANGING
 from .tasks.recall import RECALL
-from .tasks.text import Text, named
+from .tasks.text import Text
 
 METHODS = {
     "linear attention": "importance(input) | linear | gradient",
@@ -69,19 +64,5 @@ STUDY = Study(
 )
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--text", type=Path, nargs="+", default=[], metavar="PATH",
-        help="files, or folders of .md, .txt, .rst and .py (the documents of the checkout that is "
-        "the current directory; elsewhere the package's own Python)",
-    )  # fmt: skip
-
-
-def _with_text(study: Study, options: argparse.Namespace) -> Study:
-    if options.text:
-        refuse_inputs("--out", command.outputs_of(study, options), named(options.text))
-    return replace(study, tasks=(*study.tasks[:-1], Text(paths=tuple(options.text))))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.main(STUDY, arguments, _with_text, _add)
+    return command.main(STUDY, arguments, texts.with_text, texts.add)

@@ -23,6 +23,7 @@ if importlib.util.find_spec("transformers") is None:
     raise ImportError("ttr.transformers.models needs transformers: pip install transformers")
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -33,10 +34,12 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.generation.configuration_utils import GenerationMode
+from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import ttr
 from ttr.torch.nn import Cache, LanguageModel, ModelConfig
+from ttr.torch.nn._loss import in_pieces, is_large
 from ttr.torch.nn._sizes import refuse
 from ttr.torch.nn._written import check_words
 
@@ -211,13 +214,15 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         cache: TtrCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0,
+        logits_to_keep: int | Tensor | None = None,
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Any:
         """Logits [B, T, vocabulary] of input_ids [B, T], of the last `logits_to_keep` alone where that is
-        not 0; with labels (-100: none) the mean cross entropy of the next token. What else the Trainer
-        and generation pass to every model goes to the loss."""
+        above 0; with labels (-100: none) the mean cross entropy of the next token. Where gradients are
+        wanted and a vocabulary is large, the loss makes its logits in pieces, and the whole is absent unless
+        `logits_to_keep` asks for it (0: all). What else the Trainer and generation pass to every model goes
+        to the loss."""
         columns = input_ids.shape[1]
         if labels is not None and columns < 2:
             least = "[B,T], T >= 2, where labels are given, as the first token is not asked for,"
@@ -233,14 +238,52 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         )
         if cache is not None:
             cache.columns += columns
-        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.model.logits(features[:, keep])
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
+        loss, logits = None, None
+        apart = labels is not None and self._is_large(features)
+        if not apart or logits_to_keep is not None:
+            last = 0 if logits_to_keep is None else logits_to_keep
+            keep = slice(-last, None) if isinstance(last, int) else last
+            logits = self.model.logits(features[:, keep])
+        if labels is not None and apart:
+            loss = self._loss_in_pieces(features, labels, **kwargs)
+        elif labels is not None:
+            loss = self.loss_function(logits, labels, vocab_size=self.config.vocabulary, **kwargs)
         held: Any = cache
         out = CausalLMOutputWithPast(loss=loss, logits=logits, cache=held)
         return out if return_dict is not False else out.to_tuple()
+
+    def _is_large(self, features: Tensor) -> bool:
+        """Whether a loss of these makes logits in pieces: only gradients need all of them, and a loss of
+        one's own is given the whole."""
+        rows = features.shape[0] * features.shape[1]
+        ours = self.loss_function is ForCausalLMLoss
+        return ours and torch.is_grad_enabled() and is_large(rows, self.config.vocabulary)
+
+    def _loss_in_pieces(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        num_items_in_batch: Tensor | int | None = None,
+        ignore_index: int = -100,
+        shift_labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """`loss_function` of transformers, piece by piece."""
+        if shift_labels is None:
+            shift_labels = F.pad(labels, (0, 1), value=ignore_index)[:, 1:]
+        targets, vocabulary = shift_labels.flatten(), self.config.vocabulary
+        count: Any = num_items_in_batch
+        if count is None:
+            count = (targets != ignore_index).sum()
+
+        def share(some: Tensor, theirs: Tensor) -> Tensor:
+            loss: Tensor = self.loss_function(
+                self.model.logits(some), None, vocab_size=vocabulary, num_items_in_batch=count,
+                ignore_index=ignore_index, shift_labels=theirs, **kwargs,
+            )  # fmt: skip
+            return loss
+
+        return in_pieces(share, features.flatten(0, 1), targets, vocabulary)
 
 
 def _refuse_others(report: dict[str, Any]) -> None:

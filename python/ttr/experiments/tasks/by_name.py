@@ -3,7 +3,8 @@ layer's own design, as whoever takes the name has it.
 
 `Pairs`: multi-query associative recall, by Zoology's law. `Copy`: tokens without replacement, said a
 second time, so that what follows is where the token stood before (induction). `Regression`: linear
-regression in context on tokens [x_t, y_{t-1}], beside ridge regression, which knows the law.
+regression in context on tokens [x_t, y_{t-1}], beside ridge regression, which knows the law. `OwnText`:
+bytes of a text, beside a table of which byte follows which.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..mqar import law
 from ..mqar.train import tensors
 from .linear import Linear
 from .task import ALL, Scores, Sizes, Task, random
+from .text import Text
 
 
 class AtPlaces(nn.Module):
@@ -113,6 +115,30 @@ class Regression(Linear):
         return OfNumbers(recipe, sizes)
 
 
+class Followers(nn.Module):
+    """Which byte follows which in a text, counted, each pair a tenth more often."""
+
+    def __init__(self, text: np.ndarray[Any, Any]) -> None:
+        super().__init__()
+        counts = np.full((256, 256), 0.1)
+        np.add.at(counts, (text[:-1], text[1:]), 1)
+        self.table = torch.from_numpy(counts / counts.sum(1, keepdims=True)).log()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnText(Text):
+    reference: str = "table of byte pairs"
+
+    def network(self, recipe: str, sizes: Sizes) -> nn.Module:
+        return LanguageModel(recipe, 256, **_around(sizes))
+
+    def best(self, sizes: Sizes, stream: int) -> Scores:
+        return self.scores(Followers(self.parts[0]), sizes, stream)
+
+
 def _around(sizes: Sizes) -> dict[str, Any]:
     return {
         "hidden_size": sizes["width"], "num_heads": sizes["heads"], "num_layers": sizes["layers"],
@@ -129,6 +155,11 @@ RECALL = Pairs(
     quick={**_QUICK, "pairs": 8, "vocabulary": 64, "batch": 64},
     whole={**_WHOLE, "pairs": 16, "vocabulary": 256, "batch": 64},
 )
+SHORT_RECALL = Pairs(
+    name="short recall",
+    quick={**_QUICK, "width": 32, "steps": 200, "rates": [2e-2], "pairs": 4, "vocabulary": 16, "batch": 32},
+    whole={**_WHOLE, "pairs": 4, "vocabulary": 16, "batch": 64},
+)
 LONG_RECALL = Pairs(
     name="long recall",
     quick={**_QUICK, "pairs": 16, "vocabulary": 256, "batch": 32},
@@ -144,4 +175,8 @@ REGRESSION = Regression(
     x_label="pairs seen, at most",
     quick={**_QUICK, **_NUMBERS},
     whole={**_WHOLE, **_NUMBERS, "inputs": 8, "tokens": 64},
+)
+TEXT = OwnText(
+    quick={**_QUICK, "tokens": 128, "batch": 8},
+    whole={**_WHOLE, "tokens": 512, "batch": 16},
 )

@@ -46,6 +46,7 @@ class Cache:
         self.rows: dict[str, Tensor] = {}  #: what the convolutions of q, k and v look back at
         self._rows_behind = 0  # of `rows`, those that are there for the way back
         self.memory = Decoder(recipe, draft)
+        self.positions: Tensor | None = None  #: tokens of each row [B], where rotary positions are counted
         self._layer: weakref.ref[nn.Module] | None = weakref.ref(layer)
 
     def serves(self, layer: nn.Module, kind: str) -> bool:
@@ -78,6 +79,8 @@ class Cache:
             rows = rows.long()
             self.memory.reorder(rows)
             self.rows = {n: t.index_select(0, rows.to(t.device)) for n, t in self.rows.items()}
+            if self.positions is not None:
+                self.positions = self.positions[rows.to(self.positions.device)]
             self.batch = len(rows)
 
     def repeat(self, times: int) -> None:
@@ -102,6 +105,8 @@ class Cache:
         self.memory.roll_back(tokens)
         self.tokens -= tokens
         self._rows_behind -= tokens
+        if self.positions is not None:
+            self.positions = self.positions - tokens
         # The rows in front are of tokens so far ago that they are looked at by none.
         self.rows = {n: F.pad(t[:, : t.shape[1] - tokens], (0, 0, tokens, 0)) for n, t in self.rows.items()}
 
@@ -142,9 +147,15 @@ class Cache:
             return answers
         return torch.cat([y, self.memory.step(**slice_tokens(info, inputs, tokens - alone, tokens))], 1)
 
-    def has_read(self, x: Tensor, rows: dict[str, Tensor], cu_seqlens: Tensor | None) -> None:
+    def has_read(
+        self, x: Tensor, rows: dict[str, Tensor], cu_seqlens: Tensor | None, rotary: bool = False
+    ) -> None:
         """Counts what has been read, and keeps what convolutions look back at next."""
         self.rows = rows
+        if rotary:
+            count = x.new_full((len(x),), x.shape[1], dtype=torch.long)
+            count = count if cu_seqlens is None else cu_seqlens.diff().to(count)
+            self.positions = count if self.positions is None else self.positions + count
         if cu_seqlens is None:
             self.batch, self.tokens = x.shape[0], self.tokens + x.shape[1]
             self._rows_behind = min(self._rows_behind + x.shape[1], self.draft)
@@ -160,7 +171,7 @@ class Cache:
         return {**vars(self), "rows": {n: t.clone() for n, t in self.rows.items()}, "_layer": None}
 
     def __setstate__(self, held: dict[str, Any]) -> None:
-        vars(self).update(held)
+        vars(self).update({"positions": None, **held})
         if "draft" not in held:  # one of an earlier version
             self.draft = self._rows_behind = 0
             self.batch = len(next(iter(self.state().values()))) if self.tokens else 0

@@ -19,6 +19,7 @@ from ._around import norm
 from ._cache import Cache, check_cache, refuse_gradients
 from ._convolution import Lags, ShortConvolution
 from ._padding import padding_of
+from ._rotary import positions_of, rotate
 from ._sizes import refuse, sizes_of
 from ._start import add_late_parts, start_open
 from ._words import describe
@@ -106,6 +107,12 @@ class TestTimeRegression(nn.Module):
             refuse("design.skip", f"False, as {self._text} takes several pairs a token,", True)
         if design.conv_size and not 1 <= design.conv_size <= 8:
             refuse("design.conv_size", "in 0 .. 8", design.conv_size)
+        if not 0 <= design.rotary < math.inf:
+            refuse("design.rotary", "a finite base above 0, or 0: none,", design.rotary)
+        turned = not {"q", "k"} - set(self._specs) and self.sizes.key_dim % 2 == 0
+        if design.rotary and not (turned and self.sizes.steps == 1):
+            what = f"0, as {self._text} has no q and k of an even head_dim, one a token,"
+            refuse("design.rotary", what, design.rotary)
         if len(design.key_lags) > 8 or (design.key_lags and "k" not in self._specs):
             refuse("design.key_lags", "of at most 8 lags, for a recipe with keys,", design.key_lags)
 
@@ -123,6 +130,8 @@ class TestTimeRegression(nn.Module):
                 self.convolve[name] = Lags(width, design.key_lags, design.learn_lags, silu)
             elif design.conv_size and name in design.convolved:
                 self.convolve[name] = ShortConvolution(width, design.conv_size, silu)
+        if design.conv_size and "x" in design.convolved:
+            self.convolve["x"] = ShortConvolution(self.hidden_size, design.conv_size, False)
 
     def _make_gates(self) -> None:
         """What makes each further input that is required, learned, or in the design."""
@@ -185,14 +194,16 @@ class TestTimeRegression(nn.Module):
 
     def _start(self) -> dict[str, nn.Parameter]:
         """The learned start of every entry that is no count and no update: weights of a network are
-        normal with deviation 0.02, all else is zero."""
+        normal with the design's deviation, all else is zero."""
         lengths, start = self._lengths(), {}
         for spec in ttr.state_specs(self.recipe):
             name, axes = spec["name"].removeprefix("state."), spec["shape"][1:]
             if name[0] not in "wb" or "Dphi" in axes:
                 continue
             value = torch.zeros([lengths[axis] for axis in axes])
-            start[name] = nn.Parameter(value.normal_(std=0.02) if name[0] == "w" else value)
+            if name[0] == "w":
+                value.normal_(std=self.design.start_size or value.shape[-2] ** -0.5)
+            start[name] = nn.Parameter(value)
         if not start:
             refuse(
                 "design.learn", "without 'state', as no network starts from one", self.design.learn
@@ -247,7 +258,7 @@ class TestTimeRegression(nn.Module):
         with torch.no_grad():
             inputs, plain, rows = self._inputs(x, cache, cu_seqlens)
             y = cache.go_on(inputs, x.shape[1], self._state(), cu_seqlens)
-            cache.has_read(x, rows, cu_seqlens)
+            cache.has_read(x, rows, cu_seqlens, bool(self.design.rotary))
             return self._finish(x, y, plain)
 
     def inputs(self, x: Tensor, cu_seqlens: Tensor | None = None) -> dict[str, Tensor]:
@@ -288,11 +299,7 @@ class TestTimeRegression(nn.Module):
         for name, project in self.project.items():
             z = project(x)
             if name in self.convolve:
-                convolve: Any = self.convolve[name]
-                before = None
-                if cache is not None:
-                    before = cache.before(name, z, convolve.size, cu_seqlens)
-                z, after[name] = convolve(z, before, cu_seqlens)
+                z, after[name] = self._convolved(name, z, cache, cu_seqlens)
             elif name in self.design.silu:
                 z = F.silu(z)
             rows[name] = self._split(name, z)
@@ -300,13 +307,29 @@ class TestTimeRegression(nn.Module):
             for name in ("q", "k"):
                 if name in rows:
                     rows[name] = norm(rows[name], None, None, self.design.qk_norm, "silu", False)
-        made = self._gates(x, rows.get("k"))
+        if self.design.rotary:
+            positions = positions_of(x, cache, cu_seqlens)
+            for name in ("q", "k"):
+                rows[name] = rotate(rows[name], positions, self.design.rotary)
+        read = x
+        if "x" in self.convolve:
+            read, after["x"] = self._convolved("x", x, cache, cu_seqlens)
+        made = self._gates(read, rows.get("k"))
         plain = rows["v"]
         for name, factor in (("v", "value_scale"), ("k", "key_scale")):
             if factor in made:
                 scale = made.pop(factor).repeat_interleave(self.sizes.steps, 1)
                 rows[name] = (_with_heads(rows[name], self.sizes.heads) * scale).to(plain.dtype)
         return {**rows, **made}, plain, after
+
+    def _convolved(
+        self, name: str, z: Tensor, cache: Cache | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """z behind its convolution, and what that looks back at next."""
+        convolve: Any = self.convolve[name]
+        before = None if cache is None else cache.before(name, z, convolve.size, cu_seqlens)
+        made: tuple[Tensor, Tensor] = convolve(z, before, cu_seqlens)
+        return made
 
     def _split(self, name: str, z: Tensor) -> Tensor:
         """[B, T, n H D] as rows [B, T n, H, D]."""

@@ -153,7 +153,10 @@ class LanguageModel(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """The head of some features."""
-        return F.linear(features, (self.head or self.embedding).weight)
+        if self.head is not None:
+            told: Tensor = self.head(features)
+            return told
+        return F.linear(features, self.embedding.weight)
 
     def _run(
         self, tokens: Tensor, caches: Sequence[Cache] | None, cu_seqlens: Tensor | None
@@ -186,10 +189,10 @@ class LanguageModel(nn.Module):
         if tokens.dim() != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
             refuse("tokens", "[B,T], B >= 1, T >= 2,", list(tokens.shape), "LanguageModel")
         padding = padding_of("LanguageModel", tokens, None, attention_mask, lengths)
-        weight: Tensor = (self.head or self.embedding).weight
+        vocabulary = self.embedding.num_embeddings
         if padding is None:
             features = self.features(tokens[:, :-1]).flatten(0, 1)
-            return cross_entropy(features, weight, tokens[:, 1:].flatten())
+            return cross_entropy(features, self.logits, vocabulary, tokens[:, 1:].flatten())
         packed, bounds = padding.pack(tokens), padding.cu_seqlens
         known = torch.ones_like(packed[0], dtype=torch.bool)
         known[bounds[:-1][bounds.diff() > 0]] = False  # of a row's first token nothing is asked
@@ -198,7 +201,7 @@ class LanguageModel(nn.Module):
             given = bounds.diff().tolist()
             refuse("attention_mask or lengths", "of two tokens in some row", given, "LanguageModel")
         features = self.features(packed, cu_seqlens=bounds)
-        return cross_entropy(features[0, asked - 1], weight, packed[0, asked])
+        return cross_entropy(features[0, asked - 1], self.logits, vocabulary, packed[0, asked])
 
     def new_caches(self, draft: int = 0) -> list[Cache]:
         """A cache for every block, of which the last `draft` tokens can be taken back."""

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .gates import Positive
+
 #: silu(b) = 1: a gate that lets through what it is given.
 _OPEN = 1.2784645
 
@@ -42,15 +44,22 @@ def start_small(blocks: nn.ModuleList, size: float) -> None:
 
 def add_late_parts(layer: Any, state: MutableMapping[str, Tensor], prefix: str) -> None:
     """Parts that designs have got since a state dictionary was written, as those that change nothing: a
-    gate's bias of zeros, and taps of a convolution that are the token itself."""
+    gate's bias of zeros, the recipe's ridge, and taps of a convolution that are the token itself."""
     like = state.get(f"{prefix}output.weight")
     if like is None:
         return
     bias = None if not hasattr(layer, "gate") else layer.gate.bias
     if bias is not None and layer.design.gate_bias and f"{prefix}gate.weight" in state:
         state.setdefault(f"{prefix}gate.bias", like.new_zeros(bias.shape))
+    ridge = layer.gates["ridge"] if "ridge" in layer.gates else None
+    if isinstance(ridge, Positive) and ridge.least:
+        old = ridge.raw_of(float(layer.recipe.option("ridge")))
+        state.setdefault(f"{prefix}gates.ridge.raw", like.new_full(ridge.raw.shape, old))
     taps = {f"{prefix}convolve.{n}.weight": c for n, c in layer.convolve.items()}
-    if layer.design.silu or layer.design.key_lags or any(name in state for name in taps):
+    if any(name in state for name in taps):  # Mamba's were of v alone
+        plain = [n for n in layer.convolve if n not in layer.design.silu]
+        taps = {f"{prefix}convolve.{n}.weight": layer.convolve[n] for n in plain}
+    if layer.design.key_lags or any(name in state for name in taps):
         return
     for name, convolve in taps.items():
         alone = like.new_zeros(convolve.weight.shape)

@@ -24,6 +24,8 @@ def describe(
     lines.append(f"{sizes.hidden} -> {sizes.hidden}, {parameters:,} parameters, engine {engine}")
     if design.qk_norm:
         lines.append(f"q, k: {design.qk_norm} norm")
+    if design.rotary:
+        lines.append(f"q, k: rotary positions, base {design.rotary:g}")
     if words := _behind(design):
         lines.append("y: " + ", ".join(words))
     if learned := list(start):
@@ -70,4 +72,6 @@ def _before(design: Design) -> list[str]:
         words.append(f"{design.silu}: SiLU")
     if design.qk_norm:
         words.append(f"qk: {design.qk_norm} norm")
+    if design.rotary:
+        words.append("qk: rotary")
     return words

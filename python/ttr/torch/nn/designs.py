@@ -27,13 +27,15 @@ class Design:
                     `value_scale` and `key_scale`: factors of v and k
     learn           optional inputs that are parameters, too: "ridge", "bandwidth", ...; without
                     them the recipe's constants hold. "state": a start that is learned
+    start_size      deviation of that start's weights; 0: 1 / sqrt(of what a row of them reads)
     conv_size       taps of a depthwise causal convolution of q, k and v; 0: none
-    convolved       which of them it passes
+    convolved       which of them it passes; "x": what gates read, too
     silu            which of q, k, v pass a SiLU behind that
     key_lags        w_0, w_1, ...: keys are sum_i w_i W_K x_{t-i}, one w for all channels, in
                     place of their depthwise convolution
     learn_lags      whether w is learned
     qk_norm         "l2" or "rms" of q and k, a head each
+    rotary          base of rotary positions of q and k behind that, 10000 say; 0: none
     output_norm     "rms", "layer" or "l2" of what is read, a head each, with a scale
     output_gate     "silu" or "sigmoid" of a projection of x, times what is read
     gate_first      the gate before the norm
@@ -46,12 +48,14 @@ class Design:
 
     gates: Mapping[str, Factory] = field(default_factory=dict)
     learn: tuple[str, ...] = ()
+    start_size: float = 0.02
     conv_size: int = 0
     convolved: str = "qkv"
     silu: str = ""
     key_lags: tuple[float, ...] = ()
     learn_lags: bool = True
     qk_norm: Literal["l2", "rms"] | None = None
+    rotary: float = 0.0
     output_norm: Literal["rms", "layer", "l2"] | None = None
     output_gate: Literal["silu", "sigmoid"] | None = None
     gate_first: bool = False
@@ -99,11 +103,16 @@ _DELTA = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
 #: Published as A uniform in 0 .. 16, by which a head forgets in some 12 tokens. Among many heads some are
 #: slow; of two or four often none is, and what is forgotten before it is asked for is not learned.
 _SLOW_DECAY = partial(gates.Decay, a=(0.0, 1.0))
+#: Keys of a new network mean nothing yet. Solved with the recipe's 0.001 they are fitted one by one, what is
+#: read has no trace of what other pairs agree on, and recall stays where it began; a ridge that begins at
+#: 0.1 or above averages them, and is learned, as MesaNet's is.
+_RIDGE = partial(gates.Positive, least=0.1)
 _RING = Design(gates={"log_decay": gates.Ring, "v_im": gates.Linear}, learn=("v_im",), skip=True)
 _TTT = Design(
     learn=("ln_weight", "ln_bias", "row_bias", "state"),
+    conv_size=4,
     output_norm="layer",
-    source="arXiv 2407.04620; without rotary",
+    source="arXiv 2407.04620; with the convolution of its Mamba backbone, without rotary",
 )
 
 
@@ -120,6 +129,19 @@ def _low_rank_decay(need: gates.Need) -> gates.Decay:
 #: Gates of this table that are no classes, by the names that a configuration has for them.
 NAMED_GATES: Mapping[str, Factory] = {"low_rank_decay": _low_rank_decay, "ttt_step": _ttt_step}
 
+#: What a recipe has that no row is about: unit keys for memories with a state, a ridge that is learned for
+#: those that solve; nothing for those that weigh pairs by a kernel, where the size of keys is the
+#: sharpness of the kernel.
+GENERIC = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
+OF_LEAST_SQUARES = replace(
+    GENERIC, gates={"ridge": _RIDGE}, learn=("ridge",),
+    source="Test-time regression 2025, Vignette 2; a learned ridge",
+)  # fmt: skip
+OF_KERNELS = Design(
+    conv_size=4, source="arXiv 1706.03762; a convolution for its positions, without which no token "
+    "tells the one before it from others"
+)  # fmt: skip
+
 PUBLISHED: Mapping[str, Design] = {
     "linear_attention": Design(
         conv_size=4, output_norm="rms",
@@ -135,12 +157,15 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2312.06635; a convolution, which its published module has as an option",
     ),
     "gateloop": Design(
-        gates={"log_decay": gates.LogSigmoid}, output_gate="silu", gate_bias=True,
-        source="arXiv 2311.01927",
+        gates={"log_decay": partial(gates.LogSigmoid, start=4.0)},
+        conv_size=4, output_gate="silu", gate_bias=True,
+        source="arXiv 2311.01927; a convolution for positions, decays that begin slow",
     ),
     "hgrn2": Design(
-        gates={"log_decay": gates.ForgetGate}, silu="q", output_norm="rms",
-        source="arXiv 2404.07904; the lower bound of a layer is an argument: ForgetGate(low=...)",
+        gates={"log_decay": partial(gates.ForgetGate, start=3.0)},
+        conv_size=4, convolved="vx", silu="q", output_norm="rms",
+        source="arXiv 2404.07904; a convolution, which its published module has as an option; decays that "
+        "begin slow in place of the lower bounds of layers: ForgetGate(low=...)",
     ),
     "rwkv6": Design(
         gates={"log_decay": partial(gates.ExponentialDecay, rank=64, tanh=True)},
@@ -156,8 +181,8 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2405.04517",
     ),
     "mamba": Design(
-        conv_size=4, convolved="v", silu="v", skip=True, output_gate="silu", gate_bias=True,
-        source="arXiv 2312.00752; B and C are made of x, not of its convolution",
+        conv_size=4, silu="v", skip=True, output_gate="silu", gate_bias=True,
+        source="arXiv 2312.00752; B and C have convolutions of their own, in place of that of x",
     ),
     # Decays begin as published, but of dt ten times as large and A a tenth: with dt about 0.01 what the
     # memory answers is a hundredth of the skip beside it, unless its state has hundreds of channels.
@@ -232,8 +257,9 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2506.05233",
     ),
     "weighted_rls": Design(
-        learn=("importance",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
-        source="Test-time regression 2025, Vignette 2, with the decays of Mamba-2",
+        gates={"log_decay": _SLOW_DECAY, "ridge": _RIDGE},
+        learn=("importance", "ridge"), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        source="Test-time regression 2025, Vignette 2; decay as Gated DeltaNet's",
     ),
     "kalmanet": replace(
         _DELTA, gates={"log_decay": _SLOW_DECAY}, output_gate="silu", gate_bias=True,
@@ -241,34 +267,34 @@ PUBLISHED: Mapping[str, Design] = {
     ),
     "ttt_linear": replace(_TTT, gates={"step": partial(_ttt_step, base=1.0)}),
     "ttt_mlp": replace(_TTT, gates={"step": partial(_ttt_step, base=0.1)}),
+    # Weights of two layers begin as large as those of other networks do: from 0.02 the gradient of either has
+    # the other as a factor, so that nothing is memorized first, and then all at once, with steps up to 1
+    # beyond all numbers.
     "titans": Design(
-        gates={"step": partial(gates.Sigmoid, start=-2.0)},
-        learn=("state",), conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        gates={"step": partial(gates.Sigmoid, scale=0.1)},
+        learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         output_gate="silu", gate_bias=True, source="arXiv 2501.00663",
     ),
+    # Steps of both below are those of plain gradients: the papers' 0.01 goes with updates that are made
+    # orthogonal. What a mini-batch memorizes is read behind it: of 2048 and 1024 tokens, by default.
     "lact": Design(
-        gates={"step": partial(gates.Sigmoid, scale=0.02)},
-        learn=("state",), silu="qkv", qk_norm="l2", output_norm="rms",
-        source="arXiv 2505.23884; one step size for all matrices, a window of attention beside it",
+        learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
+        source="arXiv 2505.23884; one step size for all matrices, a convolution for the window of attention "
+        "beside it",
     ),
     "in_place_ttt": Design(
-        gates={"step": partial(gates.Sigmoid, scale=0.02)}, learn=("state",),
-        source="arXiv 2604.06169; a projection of its own in place of a feed-forward layer's",
+        learn=("state",), conv_size=4,
+        source="arXiv 2604.06169; a projection of its own in place of a feed-forward layer's, a convolution "
+        "for the attention beside it",
     ),
+    "rls": OF_LEAST_SQUARES,
+    "softmax": OF_KERNELS,
 }  # fmt: skip
-
-#: What a recipe has that no row is about: unit keys for memories with a state; nothing for those that
-#: weigh pairs by a kernel, where the size of keys is the sharpness of the kernel.
-GENERIC = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
-OF_KERNELS = Design(
-    conv_size=4, source="arXiv 1706.03762; a convolution for its positions, without which no token "
-    "tells the one before it from others"
-)
 
 
 def published(recipe: Any) -> Design:
     """The design of the layer that a recipe's text names, also with changes in braces; of a recipe
-    line, that of the named layer which it equals; else `GENERIC`, or `OF_KERNELS`."""
+    line, that of the named layer which it equals; else `OF_KERNELS`, `OF_LEAST_SQUARES`, or `GENERIC`."""
     if isinstance(recipe, str):
         name = recipe.split("{")[0].strip()
         if name in PUBLISHED:
@@ -277,4 +303,7 @@ def published(recipe: Any) -> Design:
     for name in PUBLISHED:
         if ttr.Recipe(name) == wanted:
             return PUBLISHED[name]
-    return GENERIC if wanted.option("kernel") == "none" else OF_KERNELS
+    if wanted.option("kernel") != "none":
+        return OF_KERNELS
+    inputs = {spec["keyword"] for spec in ttr.input_specs(wanted)}
+    return OF_LEAST_SQUARES if "ridge" in inputs else GENERIC

@@ -35,16 +35,22 @@ class Directions(Constant):
 
 
 class Positive(Gate):
-    """low + softplus(raw), `start` at the beginning: a ridge, a bandwidth."""
+    """low + softplus(raw): a ridge, a bandwidth. It begins at `start`, or at the recipe's number; at
+    `least`, if that is more."""
 
-    def __init__(self, need: Need, *, start: float | None = None, low: float = 0.0) -> None:
+    def __init__(
+        self, need: Need, *, start: float | None = None, low: float = 0.0, least: float = 0.0
+    ) -> None:
         super().__init__(need)
-        start = need.option(need.name) if start is None else start
-        above = max(start - low, 1e-6)  # softplus(x) = above
-        raw = above + math.log(-math.expm1(-above))
-        self.low = low
-        self.raw = nn.Parameter(torch.full(need.shape, raw))
+        start = max(need.option(need.name) if start is None else start, least)
+        self.low, self.least = low, least
+        self.raw = nn.Parameter(torch.full(need.shape, self.raw_of(start)))
         self.formula = f"{f'{low:g} + ' if low else ''}softplus(raw)"
+
+    def raw_of(self, value: float) -> float:
+        """The parameter that makes a value, of at least `low`."""
+        above = max(value - self.low, 1e-6)
+        return above + math.log(-math.expm1(-above))
 
     def forward(self, x: Tensor, k: Tensor | None) -> Any:
         return self.low + F.softplus(self.raw)
