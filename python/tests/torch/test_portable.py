@@ -10,7 +10,7 @@ import torch_cases as cases
 import torch_oracle as oracle
 from portable_cases import ALL, SHAPES
 from torch_cases import Sizes
-from ttr.torch.portable import regress
+from ttr.torch.portable import least_squares, regress
 
 
 def close(got: torch.Tensor, want: torch.Tensor, what: str, tolerance: float = 1e-10) -> None:
@@ -150,3 +150,34 @@ def test_gradients_over_chunks_agree_with_the_engine(recipe: str) -> None:
     for (name, x), gradient in zip(wanted.items(), got):
         gradient = torch.zeros_like(x) if gradient is None else gradient
         close(gradient, want[name], f"d{name}", tolerance=1e-9)
+
+
+@pytest.mark.parametrize("recipe", ["rls", "mesa{read: before}", "affine_rls"])
+@pytest.mark.parametrize("shape", ["plain", "grouped values", "many queries", "packed"])
+def test_memories_are_taken_together_or_in_parts(
+    recipe: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Least squares of some sequences and heads at a time: outputs, states and gradients."""
+    sizes = SHAPES[shape]
+    state = cases.state(recipe, sizes)
+
+    def results() -> list[torch.Tensor]:
+        inputs = leaves(cases.inputs(recipe, sizes)) | {
+            n: x for n, x in cases.inputs(recipe, sizes).items() if not x.is_floating_point()
+        }
+        held = leaves(state)
+        y, final = regress(recipe, **inputs, state=held, return_state=True)
+        made = [y, *final.values()]
+        wanted = [x for x in (*inputs.values(), *held.values()) if x.requires_grad]
+        weights = [x.detach() + 1 for x in made]
+        found = torch.autograd.grad(made, wanted, weights, allow_unused=True)  # a state has its ridge
+        return [*made, *(x for x in found if x is not None)]
+
+    together = results()
+    taken: list[tuple[int, int]] = []
+    parts = least_squares._parts
+    monkeypatch.setitem(least_squares._TOGETHER, "cpu", 16)
+    monkeypatch.setattr(least_squares, "_parts", lambda call: taken.append(parts(call)) or taken[-1])
+    for got, want in zip(results(), together):
+        close(got, want, "a part", tolerance=1e-9)
+    assert taken[0] == {"plain": (2, 2), "grouped values": (2, 1), "many queries": (2, 1), "packed": (1, 2)}[shape]

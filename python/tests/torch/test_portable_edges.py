@@ -246,16 +246,9 @@ def test_a_state_of_another_recipe_is_refused() -> None:
         regress("gated_deltanet", **inputs, state={"state": torch.zeros(1, 2, 6, 4)})
 
 
-@pytest.mark.parametrize(
-    ("recipe", "reason"),
-    {
-        "quasi_newton{preconditioner: low_rank}": "preconditioner: low_rank",
-        "momentum_deltanet{decay: channel}": "momentum beside decay: channel",
-        "mlstm{decay: channel}": "importance: log beside decay: channel",
-    }.items(),
-)
-def test_what_no_road_takes_is_refused_with_the_reason(recipe: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+def test_what_no_road_takes_is_refused_with_the_reason() -> None:
+    recipe = "quasi_newton{preconditioner: low_rank}"
+    with pytest.raises(ValueError, match="preconditioner: low_rank"):
         regress(recipe, **cases.inputs(recipe, Sizes()))
 
 

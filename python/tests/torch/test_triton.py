@@ -20,7 +20,7 @@ from ttr.torch.portable import in_place, kernels, regress
 triton = pytest.importorskip("triton")
 if not triton.knobs.runtime.interpret:
     pytest.skip("Triton compiles", allow_module_level=True)
-from ttr.torch.triton import launches  # noqa: E402
+from ttr.torch.triton import launches, local_calls  # noqa: E402
 
 # What Triton's interpreter itself warns of.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -72,6 +72,8 @@ CASES = [
     ("linear_attention", "shared"),
     ("mamba2{read: before}", "packed"),
     ("retnet", "grouped"),
+    ("decoupled_lms{decay: channel}", "grouped"),
+    ("mlstm{decay: channel}", "grouped"),
     ("mlstm", "grouped"),
     ("gated_deltanet", "chunks"),
     ("gated_deltanet{read: before}", "packed"),
@@ -267,11 +269,12 @@ def test_why_there_are_no_kernels_is_said_once(
     assert not launched and y.isfinite().all()
 
 
+LOCAL = {"chunks": {"batch": 1, "key_dim": 5}, "grouped": {"tokens": 7}, "shared": {"tokens": 6}}  # a program a query
+
+
 @pytest.mark.parametrize(("recipe", "shape"), [("local_linear", "grouped"), ("local_linear{read: before}", "chunks")])
 def test_local_linear_regression(launched: list[str], recipe: str, shape: str) -> None:
-    """Without gradients; with them it is PyTorch's operators'."""
-    small = {"chunks": {"batch": 1, "key_dim": 5}, "grouped": {"tokens": 7}}[shape]  # a program a query
-    given, _ = drawn(recipe, dataclasses.replace(SHAPES[shape], **small))
+    given, _ = drawn(recipe, dataclasses.replace(SHAPES[shape], **LOCAL[shape]))
     given = {n: x.bfloat16() if n in ("q", "k", "v") else x for n, x in given.items()}
     y, final = regress(recipe, **given, return_state=True)
     assert launched == ["linear"] and y.dtype == torch.bfloat16
@@ -279,8 +282,32 @@ def test_local_linear_regression(launched: list[str], recipe: str, shape: str) -
     close(y, want, "y", 1e-2)
     for name, tensor in last.items():
         close(final[name], tensor, name, 1e-6)
-    given["v"].requires_grad_()
-    assert regress(recipe, **given).requires_grad and launched == ["linear"]
+    inputs = {n: x.clone().requires_grad_() for n, x in given.items()}
+    gradients = torch.autograd.grad(regress(recipe, **inputs).float().square().sum(), [*inputs.values()])
+    assert launched[1:] == ["linear", "of_queries", "of_pairs"]
+    assert all(g.dtype == x.dtype and g.isfinite().all() for g, x in zip(gradients, inputs.values()))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shape"),
+    [("local_linear", "grouped"), ("local_linear{scale: 0.7, read: before}", "shared"), ("local_linear", "chunks")],
+)
+def test_gradients_of_local_linear_regression(
+    launched: list[str], monkeypatch: pytest.MonkeyPatch, recipe: str, shape: str
+) -> None:
+    """Sums are float32 for narrow rows; float32 rows show how exact they are."""
+    monkeypatch.setattr(local_calls, "takes", lambda call: True)
+    given, _ = drawn(recipe, dataclasses.replace(SHAPES[shape], **LOCAL[shape]))
+    inputs, wide = leaves(given, torch.float32), leaves(given, torch.float64)
+    y = regress(recipe, **inputs)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
+    got = torch.autograd.grad(y, [*inputs.values()], weight)
+    assert launched == ["linear", "of_queries", "of_pairs"]
+    _, last = oracle.definition(recipe, wide, {})
+    nothing = {n: torch.zeros_like(x) for n, x in last.items() if x.is_floating_point()}
+    wanted = oracle.gradients(recipe, wide, {}, weight.double(), nothing)
+    for name, gradient in zip(inputs, got):
+        close(gradient, wanted[name], f"d{name}", 1e-4)
 
 
 #: Every rule and what it is beside, in one token.

@@ -112,8 +112,6 @@ def _check_road(call: Call) -> None:
         reason = least_squares.obstacle(call)
     elif family == "gated_vector" or call.choices.decay == "matrix":
         reason = recurrences.obstacle(call)
-    elif family in ("hebbian", "sgd"):
-        reason = fast_weights.obstacle(call)
     if reason is None and call.choices.unknown is not None:
         reason = f"{call.choices.unknown} is not known there"
     for name in call.tensors:

@@ -18,60 +18,65 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import kernels, linear_attention, step_rule
+from . import kernels, linear_attention, step_rule, token_steps
 from .decays import ChannelDecay, ComplexDecay, Decay, NoDecay, ScalarDecay, ShrinkingDecay
 from .inputs import Call
 from .layout import by_token
 from .normalise import read_out
-from .operands import Rows, hebbian_rows, mapped_keys, positions_so_far, sgd_rows
+from .not_finite import apart
+from .operands import Keys, Rows, hebbian_rows, mapped_keys, positions_so_far, sgd_rows
 
 _CHUNK = 64
 
 
-def obstacle(call: Call) -> str | None:
-    """What of the recipe this form does not take; None where it takes all."""
-    choices = call.choices
-    by_channel = choices.decay == "channel"
-    if by_channel and choices.importance == "log":
-        return "importance: log beside decay: channel"
-    if by_channel and choices.momentum:
-        return "momentum beside decay: channel"
-    if by_channel and choices.weight_decay != "none":
-        return "weight_decay beside decay: channel"
-    return None
-
-
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state."""
+    made = _kernels(call)
+    if made is not None:
+        keys, rows = _operands(call)
+        if step_rule.takes(rows):
+            road = linear_attention if rows.erase is None else step_rule
+            return _answers(call, keys, rows, *road.run(call, rows, _start(call, rows), made))
+    return apart(_run, call)
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     choices = call.choices
-    keys = mapped_keys(call)
-    rows = sgd_rows(call, keys) if choices.family == "sgd" else hebbian_rows(call, keys)
-    reads = choices.causal
+    keys, rows = _operands(call)
     start = _start(call, rows)
-    made = _kernels(call, rows)
-    if made is None:
-        y, state = _pass_chunks(rows, start, choices.read, reads)
+    if token_steps.takes(rows):
+        y, state = token_steps.run(rows, start, choices.read)
     else:
-        road = linear_attention if rows.erase is None else step_rule
-        y, state = road.run(call, rows, start, made)
-    if not reads:
+        y, state = _pass_chunks(rows, start, choices.read, choices.causal)
+    if not choices.causal:
         y = keys.q @ state[..., : keys.q.shape[-1], :]
-    elif choices.rows_per_token > 1:
-        y = y.unflatten(-2, (-1, choices.steps))[
-            ..., choices.steps - 1 if choices.read == "after" else 0, :
-        ]
+    return _answers(call, keys, rows, y, state)
+
+
+def _operands(call: Call) -> tuple[Keys, Rows]:
+    keys = mapped_keys(call)
+    return keys, sgd_rows(call, keys) if call.choices.family == "sgd" else hebbian_rows(call, keys)
+
+
+def _answers(
+    call: Call, keys: Keys, rows: Rows, y: Tensor, state: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The outputs and the final state of what rows [B, H, G, R, V] and the last memory say."""
+    choices = call.choices
+    if choices.causal and choices.rows_per_token > 1:
+        place = choices.steps - 1 if choices.read == "after" else 0
+        y = y.unflatten(-2, (-1, choices.steps))[..., place, :]
     y = _scaled(call, rows, keys.k, keys.q, y)
     return by_token(read_out(choices, y, _log_scale(call, rows))), _final(call, rows, state)
 
 
-def _kernels(call: Call, rows: Rows) -> Any | None:
+def _kernels(call: Call) -> Any | None:
     """The kernels for what fades by numbers or by key channels, where they are made for the device."""
-    if not call.choices.causal or rows.phase is not None or rows.momentum is not None:
+    choices = call.choices
+    if not choices.causal or choices.phase or choices.momentum or torch.compiler.is_compiling():
         return None
-    if torch.compiler.is_compiling():
-        return None
-    made = kernels.made_for(call, max(rows.key.shape[-1], rows.v.shape[-1]))
-    return made if made is not None and step_rule.takes(rows) else None
+    more = int(choices.normalise_sum != "none")  # the sum of keys is a value more
+    return kernels.made_for(call, max(call.sizes["Dphi"], call.sizes["Dv"] + more))
 
 
 def _scaled(call: Call, rows: Rows, k: Tensor | None, q: Tensor, y: Tensor) -> Tensor:

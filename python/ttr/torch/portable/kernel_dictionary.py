@@ -24,6 +24,7 @@ from .inputs import Call, fail
 from .kept_pairs import queries
 from .layout import by_memory, by_token
 from .normalise import read_out, unit
+from .not_finite import apart
 from .operands import scalars
 from .recipe import query_scale
 from .similarity import kernel_matrix
@@ -49,6 +50,10 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Which keys join is asked of the numbers, which no
     graph can."""
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    return apart(_run, call)
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     wide = dataclasses.replace(call, work=torch.float64)
     heads, tokens = call.sizes["H"], call.sizes["T"]
     k, v = (by_memory(wide.need(name), heads) for name in ("k", "v"))

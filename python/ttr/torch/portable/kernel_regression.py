@@ -35,6 +35,7 @@ from .kept_pairs import (
     sight,
 )
 from .normalise import read_out
+from .not_finite import apart_from_pairs
 from .recipe import query_scale
 from .similarity import kernel_matrix
 from .solvers import Exact
@@ -48,6 +49,10 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
     numbers, which no graph can."""
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    return apart_from_pairs(_run, call)
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     wide = dataclasses.replace(call, work=torch.float64)
     pairs, q = pairs_of(wide), queries(wide)
     y = _answers(wide, pairs, q) if q.shape[2] else no_answers(pairs, q)

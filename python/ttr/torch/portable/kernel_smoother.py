@@ -18,12 +18,17 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from .inputs import Call
 from .kept_pairs import Pairs, block_of, by_blocks, final_state, no_answers, pairs_of, queries, sight
 from .normalise import read_out
+from .not_finite import apart_from_pairs
 from .recipe import query_scale
 from .similarity import weights
 
 
 def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state."""
+    return apart_from_pairs(_run, call)
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     pairs, q = pairs_of(call), queries(call)
     if _is_plain(call):
         y = _attention(call, pairs, q)

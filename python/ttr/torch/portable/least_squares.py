@@ -10,8 +10,9 @@ system is formed for every token (token_systems.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from .inputs import Call
 from .kernels import CHUNK
 from .layout import by_memory, by_token
 from .normalise import read_out
+from .not_finite import apart
 from .operands import log_decay_rows, mapped_keys, positions_so_far, scalars
 from .passes import Passes, least_left
 from .prefix_solve import Pairs, recall
@@ -39,10 +41,24 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
     numbers, which no graph can."""
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    if _kernels(call) is None:
+        return apart(_run, call)
+    found = run_packed(call)  # kernels know by themselves what is not finite
+    return apart(_run_by_token, call) if found is None else found
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     ridge = _ridge(call)
-    a, b = _start(call, ridge)
-    found = _by_prefixes(call, ridge, a, b) if _nested(call) else None
-    y, a, b = _by_token(call, ridge, a, b) if found is None else found
+    found = _by_prefixes(call, ridge, *_start(call, ridge)) if _nested(call) else None
+    return _run_by_token(call) if found is None else _answers(call, *found)
+
+
+def _run_by_token(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+    ridge = _ridge(call)
+    return _answers(call, *_by_token(call, ridge, *_start(call, ridge)))
+
+
+def _answers(call: Call, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     return read_out(call.choices, y, None), _final(call, a, b)
 
 
@@ -55,7 +71,7 @@ def run_packed(call: Call) -> tuple[Tensor, dict[str, Tensor]] | None:
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
     ridge = _ridge(call)
     found = _by_prefixes(call, ridge, *_start(call, ridge))
-    return None if found is None else (read_out(call.choices, found[0], None), _final(call, *found[1:]))
+    return None if found is None else _answers(call, *found)
 
 
 def _nested(call: Call) -> bool:
@@ -76,11 +92,66 @@ def _by_prefixes(
     """None where systems are singular to rounding."""
     added = None if call.choices.ridge_kind == "fading" else ridge.squeeze(1)
     q, pairs = _operands(call)
-    for passes in _passes(call, pairs):
-        y, a_last, b_last, sound = recall(passes, q, pairs, a, b, added)
-        if sound:
+    batches, heads = (1, 1) if _kernels(call) is not None else _parts(call)
+    some = call.sizes["H"] // heads
+    for passes in _passes(call, pairs, some):
+        given = _Memories(q, *pairs, a, b, added)
+        made = [_recall(passes, part.cut(heads, by_head=True)) for part in given.cut(batches, by_head=False)]
+        if all(rows is not None for rows in made):
+            y, a_last, b_last = (torch.cat(x) for x in zip(*(rows for rows in made if rows is not None)))
             return y, a_last, b_last
     return None
+
+
+class _Memories(NamedTuple):
+    """What recall takes, by name."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    w: Tensor | None
+    g: Tensor | None
+    a: Tensor
+    b: Tensor
+    ridge: Tensor | None
+
+    def cut(self, parts: int, by_head: bool) -> list[_Memories]:
+        """As many parts, of some sequences or, ``by_head``, of some heads each."""
+        axes = (2, 2, 2, 2, 2, 1, 1, 0) if by_head else (0, 0, 0, 0, 0, 0, 0, None)
+        columns = [
+            [x] * parts if x is None or axis is None else x.split(-(-x.shape[axis] // parts), axis)
+            for x, axis in zip(self, axes)
+        ]
+        return [_Memories._make(row) for row in zip(*columns)]
+
+
+def _recall(maker: Callable[[Pairs], Any], parts: list[_Memories]) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Part by part, so that what one forms is gone before the next, backward as well. None where systems
+    are singular to rounding."""
+    found = []
+    for q, k, v, w, g, a, b, ridge in parts:
+        found.append(recall(maker, q, Pairs(k, v, w, g), a, b, ridge))
+        if not found[-1].sound:
+            return None
+    y, a, b = (torch.cat(x, axis) for x, axis in zip(zip(*(part[:3] for part in found)), (2, 1, 1)))
+    return y, a, b
+
+
+#: Numbers of the keys and values that are taken together: on a CPU what its caches hold.
+_TOGETHER = {"cpu": 1 << 18}
+_TOGETHER_ELSEWHERE = 1 << 26
+
+
+def _parts(call: Call) -> tuple[int, int]:
+    """Parts of the sequences, and of the heads, that are taken one after another."""
+    sizes = call.sizes
+    numbers = sizes["B"] * sizes["T"] * sizes["H"] * (sizes["Dphi"] + sizes["Dv"])
+    wanted = -(-numbers // _TOGETHER.get(call.device.type, _TOGETHER_ELSEWHERE))
+    batches = max(1, min(sizes["B"], wanted))
+    batches = -(-sizes["B"] // -(-sizes["B"] // batches)) if sizes["B"] else 1
+    most = math.gcd(sizes["Hq"], sizes["Hk"], sizes["Hv"], sizes["H"])
+    heads = max(n for n in range(1, most + 1) if most % n == 0 and n <= max(1, -(-wanted // batches)))
+    return batches, heads
 
 
 def _operands(call: Call) -> tuple[Tensor, Pairs]:
@@ -103,9 +174,9 @@ def _kernels(call: Call) -> Any | None:
     return kernels.made_for(call, max(call.sizes["Dphi"], call.sizes["Dv"]))
 
 
-def _passes(call: Call, pairs: Pairs) -> list[Callable[[Pairs], Any]]:
-    """What makes the passes; where their chunks may be too long, also shorter ones."""
-    heads, at = call.sizes["H"], call.choices.read
+def _passes(call: Call, pairs: Pairs, heads: int) -> list[Callable[[Pairs], Any]]:
+    """What makes the passes of so many memories; where their chunks may be too long, also shorter ones."""
+    at = call.choices.read
     made = _kernels(call)
     if made is None:
         size = _chunk_size(pairs, call.choices.ridge_kind)

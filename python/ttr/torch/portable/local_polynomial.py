@@ -23,9 +23,10 @@ from torch.autograd import Function
 
 from .._derivatives import once, refuse_tangents
 from . import kernels
-from .inputs import Call, is_constant
+from .inputs import Call
 from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, sight
 from .normalise import read_out
+from .not_finite import apart_from_pairs
 from .similarity import weights
 from .solvers import Factor, Inverse
 
@@ -38,11 +39,15 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, max(H, Hq), Dv] and the final state. Whether a system is singular is asked of its
     numbers, which no graph can."""
     refuse_tangents("regress", (*call.tensors.values(), *call.state.values()), "")
+    made = kernels.made_for(call, max(call.sizes["Dk"], call.sizes["Dv"]))
+    if made is not None and made.local_calls.takes(call):
+        return made.local_calls.run(call), final_state(call, pairs_of(call))
+    return apart_from_pairs(_run, call)
+
+
+def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     wide = dataclasses.replace(call, work=torch.float64)
     pairs, q = pairs_of(wide), queries(wide)
-    made = kernels.made_for(call, max(call.sizes["Dk"], call.sizes["Dv"]))
-    if made is not None and is_constant(call) and made.local.takes(call):
-        return made.local.run(call), final_state(call, pairs)
     y = _answers(wide, pairs, q).permute(0, 2, 1, 3, 4).flatten(2, 3)
     return read_out(call.choices, y, None), final_state(call, pairs)
 

@@ -29,6 +29,7 @@ from .network_function import Between, Network, Parameters
 from .network_state import entries, places, start
 from .network_steps import Memory, Numbers, steps_of
 from .normalise import read_out
+from .not_finite import apart
 from .operands import mapped_keys, scalars
 
 _LONGEST_PART = 64
@@ -64,6 +65,11 @@ def run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if call.choices.residual and sizes["Dk"] != sizes["Dv"]:
         as_long = f"as long as k under residual: true, Dv = Dk = {sizes['Dk']}"
         raise fail("v", as_long, f"Dv = {sizes['Dv']}")
+    return apart(lambda call: _run(call, at), call)
+
+
+def _run(call: Call, at: list[int]) -> tuple[Tensor, dict[str, Tensor]]:
+    sizes = call.sizes
     y, final = _memories(call, _given(call), start(call), at)
     rows = (sizes["N"], sizes["H"])
     y = by_token(read_out(call.choices, y.unflatten(0, rows), None))

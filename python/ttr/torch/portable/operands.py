@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -140,16 +141,31 @@ def _hebbian_key(call: Call, keys: Keys, log_decay: Tensor | None) -> Tensor:
 
 
 def _stabilise(call: Call, rows: Rows) -> None:
-    """mLSTM: the running maximum m of the log-weights. Over exp(m) the memory decays by
-    exp(g + m' - m) and is written with exp(i - m), neither above 1."""
+    """Over exp(m), m the running maximum of the log-weights, the memory is written with exp(i - m) and
+    fades by exp(m' - m) more, neither above 1 beside the decay."""
+    g = rows.log_decay
+    by_channel = g is not None and g.shape[-1] > 1
+    found = stabilised(call, None if by_channel else g)
+    rows.key = rows.key * found.weight
+    rows.log_decay = found.log_decay + g if by_channel and g is not None else found.log_decay
+    rows.maximum = found.maximum
+
+
+class Stabilised(NamedTuple):
+    """m [B, H, 1, R + 1, 1], from before the first row on, and numbers a row [B, H, 1, R, 1]."""
+
+    maximum: Tensor
+    weight: Tensor
+    log_decay: Tensor
+
+
+def stabilised(call: Call, log_decay: Tensor | None) -> Stabilised:
+    """mLSTM: m = max(g + m', i). Decays of each channel's own are applied as they are: one maximum
+    serves all."""
     written = scalars(call, "log_importance")
     assert written is not None
     written = written.squeeze(-1)
-    decay = (
-        torch.zeros_like(written)
-        if rows.log_decay is None
-        else rows.log_decay.squeeze(-1).expand_as(written)
-    )
+    decay = torch.zeros_like(written) if log_decay is None else log_decay.squeeze(-1).expand_as(written)
     start = call.initial("state.m")
     if start is None:
         start = torch.full(
@@ -159,9 +175,11 @@ def _stabilise(call: Call, rows: Rows) -> None:
     maximum = max_plus_scan(decay, written, start)
     before = torch.cat([start.unsqueeze(-1), maximum], -1)[..., :-1]
     past = torch.where(decay == -torch.inf, -torch.inf, decay + before)
-    rows.log_decay = _relative(past, maximum).unsqueeze(-1)
-    rows.key = rows.key * _relative(written, maximum).exp().unsqueeze(-1)
-    rows.maximum = torch.cat([start.unsqueeze(-1), maximum], -1).unsqueeze(-1)
+    return Stabilised(
+        torch.cat([start.unsqueeze(-1), maximum], -1).unsqueeze(-1),
+        _relative(written, maximum).exp().unsqueeze(-1),
+        _relative(past, maximum).unsqueeze(-1),
+    )
 
 
 def _relative(weight: Tensor, maximum: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from .inputs import Call
 from .layout import by_memory, by_token
 from .normalise import read_out
-from .operands import log_decay_rows, mapped_keys, root_complement, scalars
+from .not_finite import apart
+from .operands import log_decay_rows, mapped_keys, root_complement, scalars, stabilised
 from .scans import chunked_linear_scan, linear_scan
 
 _MATRIX_CHUNK = 32
@@ -25,7 +26,7 @@ def obstacle(call: Call) -> str | None:
     """What of the recipe these forms do not take; None where they take all."""
     choices = call.choices
     matrix = choices.decay == "matrix"
-    known = ("none", "input") if matrix else ("none", "input", "complement", "root_complement")
+    known = ("none", "input", "log") if matrix else ("none", "input", "complement", "root_complement")
     if choices.importance not in known:
         return f"importance: {choices.importance} beside decay: {choices.decay}"
     for name in ("normalise_sum", "phase", "bonus") if matrix else ("normalise_sum",):
@@ -37,6 +38,10 @@ def obstacle(call: Call) -> str | None:
 
 def run_vector(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """y [B, T, H, D] and the final state of a gated vector."""
+    return apart(_run_vector, call)
+
+
+def _run_vector(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     choices, sizes = call.choices, call.sizes
     v = by_memory(call.need("v"), sizes["H"])
     factors, terms = _vector_factors(call, v), v
@@ -45,9 +50,6 @@ def run_vector(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         im = torch.zeros_like(v) if v_im is None else by_memory(v_im, sizes["H"])
         terms = torch.complex(v, im)
     weight = _vector_weight(call)
-    if isinstance(weight, Tensor) and choices.importance != "input":
-        # A gate of exactly 0 takes nothing, not even NaN.
-        terms = torch.where((weight == 0) & ~torch.isfinite(terms), 0, terms)
     terms = weight * terms
     start = _vector_start(call, terms)
     h, last = chunked_linear_scan(factors.expand_as(terms), terms, start)
@@ -93,11 +95,19 @@ def run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     A chunk's entries, [C, Dk, Dv] a memory, are there once at a time: the backward pass computes
     them anew.
     """
+    return apart(_run_matrix, call)
+
+
+def _run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     choices, sizes = call.choices, call.sizes
     keys = mapped_keys(call)
     weight = scalars(call, "importance")
     assert keys.k is not None
     k = keys.k if weight is None else weight * keys.k
+    maximum, fading = None, torch.zeros_like(k[..., :1])
+    if choices.importance == "log":
+        maximum, weight, fading = stabilised(call, None)
+        k = weight * keys.k
     v, dt = by_memory(call.need("v"), sizes["H"]), by_memory(call.need("dt"), sizes["H"])
     a = call.need("a").transpose(-1, -2)[:, None]  # [H, 1, Dk, Dv]
     state = call.initial("state")
@@ -108,22 +118,27 @@ def run_matrix(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     state, outputs = state.unsqueeze(2), []
     before = choices.read == "before"
     for begin in range(0, sizes["T"], _MATRIX_CHUNK):
-        part = (x[..., begin : begin + _MATRIX_CHUNK, :] for x in (keys.q, k, v, dt))
+        part = (x[..., begin : begin + _MATRIX_CHUNK, :] for x in (keys.q, k, v, dt, fading))
         y, state = checkpoint(_matrix_chunk, *part, a, state, before, use_reentrant=False)
         outputs.append(y)
     if not choices.causal:
         y = keys.q @ state
     else:
         y = torch.cat(outputs, -2) if outputs else keys.q[..., :0] @ state[..., :0, :]
-    final = {"state": call.stored("state", state.squeeze(2))} if choices.causal else {}
-    return by_token(read_out(choices, choices.eta * y, None)), final
+    final = {"state": state.squeeze(2)} if choices.causal else {}
+    if maximum is not None:
+        final |= {"state.m": maximum[..., 0, -1, 0]} if choices.causal else {}
+        places = slice(-1, None) if not choices.causal else slice(None, -1) if before else slice(1, None)
+        maximum = maximum[..., places, :]
+    final = {name: call.stored(name, x) for name, x in final.items()}
+    return by_token(read_out(choices, choices.eta * y, maximum)), final
 
 
 def _matrix_chunk(
-    q: Tensor, k: Tensor, v: Tensor, dt: Tensor, a: Tensor, state: Tensor, before: bool
+    q: Tensor, k: Tensor, v: Tensor, dt: Tensor, fading: Tensor, a: Tensor, state: Tensor, before: bool
 ) -> tuple[Tensor, Tensor]:
     shape = (*dt.shape[:-1], *a.shape[-2:])
-    factors = (dt.unsqueeze(-2) * a.unsqueeze(2)).exp()
+    factors = (dt.unsqueeze(-2) * a.unsqueeze(2) + fading.unsqueeze(-1)).exp()
     terms = k.unsqueeze(-1) * v.unsqueeze(-2)
     local, products = linear_scan(factors.flatten(-2), terms.flatten(-2))
     entries = local.view(shape) + products.view(shape) * state.unsqueeze(-3)

@@ -47,22 +47,7 @@ def run(
         return _read_all(choices, rows, a, b, ridge), a, b
     if not rows.q.shape[-2]:
         return rows.q @ b, a, b
-    rows, lost = _without_nan(rows)
-    y, a, b = _by_chunks(choices, rows, a, b, ridge)
-    read = lost if choices.read == "after" else torch.nn.functional.pad(lost, (0, 0, 1, 0))[..., :-1, :]
-    return y.masked_fill(read, torch.nan), *(x.masked_fill(lost[..., -1:, :], torch.nan) for x in (a, b))
-
-
-def _without_nan(rows: Rows) -> tuple[Rows, Tensor]:
-    """Rows with 0 in the place of what has NaN among a token's pair and decay, and whether a memory has
-    met such a pair, [B, H, 1, T, 1], since it last forgot all. In a product of matrices NaN would reach
-    earlier tokens, too."""
-    bad = [x.isnan().any(-1, keepdim=True) for x in (rows.k, rows.written, rows.v, rows.g)]
-    nothing = bad[0] | bad[1] | bad[2] | bad[3]
-    clean = {name: getattr(rows, name).masked_fill(nothing, 0) for name in ("k", "written", "v", "g")}
-    place = torch.arange(1, nothing.shape[-2] + 1, device=nothing.device).unsqueeze(-1)
-    met, forgot = ((place * x).cummax(-2)[0] for x in (nothing, rows.g.exp() == 0))
-    return rows._replace(**clean), (met > 0) & (met >= forgot)
+    return _by_chunks(choices, rows, a, b, ridge)
 
 
 def _by_chunks(

@@ -27,7 +27,7 @@ from ..portable.inputs import Call, gather
 from ..portable.prefix_solve import Pairs
 from ..portable.recipe import choices
 from . import launches as kernel_launches
-from . import decode, local, passes, step_passes
+from . import decode, local_calls, passes, step_passes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,8 @@ _SIZE, _HEADS = 64, 2
 def launches(width: int) -> dict[str, Launch]:
     """Kernels of keys and values ``width`` wide in bfloat16: exact least squares and a step rule with scalar
     decays, forward and backward, the solve twice, the second time with a ridge that stays; those that have
-    other code where channels fade each for itself; a token of each kind; local linear regression."""
+    other code where channels fade each for itself; a token of each kind; local linear
+    regression, forward and backward."""
     rows = torch.zeros(1, 2 * _SIZE, _HEADS, width, dtype=torch.bfloat16)
     numbers = torch.zeros(1, 2 * _SIZE, _HEADS)
     seen: dict[str, Launch] = {}
@@ -123,12 +124,18 @@ def launches(width: int) -> dict[str, Launch]:
     calls = [_call(recipe, width) for recipe in ("kda", "weighted_rls", "local_linear")]
     for launch in recorded(lambda: [decode.run(call) for call in calls[:2]]):
         seen.setdefault(f"{title(launch)}, one token", launch)
-    for launch in recorded(lambda: local.run(calls[2])):
-        seen.setdefault("local linear", launch)
+    for launch in recorded(lambda: _local(calls[2])):
+        seen.setdefault(f"local linear, {launch.kernel.__name__}", launch)
     return seen
 
 
 _BY_CHANNEL = ("scores", "read", "of_keys", "chain", "of_written")
+
+
+def _local(call: Call) -> None:
+    given = [x.requires_grad_() for x in call.tensors.values()]
+    y = local_calls.run(call)
+    torch.autograd.grad(y, given, torch.zeros_like(y))
 
 
 def _passes(pairs: Pairs, made: Any, *more: bool) -> Any:

@@ -1,0 +1,233 @@
+"""What is not finite reaches the tokens that depend on it, and no others.
+
+A form over chunks multiplies matrices, and 0 NaN is NaN: what one token brought would reach all tokens of
+its chunk. Therefore a form is given 0 in the place of every number that is not finite, and the outputs
+and states of the tokens that depend on one become NaN afterwards:
+
+    t sees s      s <= t, or s < t where it reads before it writes; all s where nothing is causal
+    t forgot s    a factor of exactly 0 came after s, or s is before t's window
+
+A gradient that comes back to such an output is NaN, unless it is 0 (under torch.compile it ends there).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from .inputs import Call
+from .kept_pairs import Pairs, final_state, pairs_of
+from .layout import by_memory, by_token, queries_by_memory
+
+Form = Callable[[Call], tuple[Tensor, dict[str, Tensor]]]
+
+#: States that hold a row for each value channel.
+_BY_COLUMN = ("state", "state.im", "state.momentum")
+
+
+def apart(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+    """The outputs and the final state of a form of memories, with what is not finite kept apart."""
+    rows = _Rows(call)
+    if rows.all_finite():
+        return form(call)
+    y, final = form(dataclasses.replace(call, tensors=rows.clean()))
+    whole, columns = rows.lost()
+    y = _of_tokens(call, y, rows, rows.reach(whole | columns))
+    if call.choices.family == "network":
+        whole = whole | columns
+    ends = {True: rows.at_end(whole | columns), False: rows.at_end(whole)}
+    for name, x in final.items():
+        if x.is_floating_point():
+            end = ends[name in _BY_COLUMN]
+            shape = end.shape[:2] if x.dim() == 2 else (*end.shape[:2], *[1] * (x.dim() - 3), -1)
+            final[name] = marked(x, end.view(shape))
+    return y, final
+
+
+def apart_from_pairs(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
+    """The same of a form whose state is the list of its pairs, which stay as they are."""
+    rows = _Rows(call)
+    held = {name: x for name, x in call.state.items() if name in ("state.k", "state.v", "state.log_weight")}
+    if rows.all_finite() and all(bool(x.isfinite().all()) for n, x in held.items() if n != "state.log_weight"):
+        return form(call)
+    there = {name: x.masked_fill(x.isnan() | (x.abs() == torch.inf) & (x.dim() == 4), 0) for name, x in held.items()}
+    clean = dataclasses.replace(call, tensors=rows.clean(), state={**call.state, **there})
+    y, _ = form(clean)
+    pairs = pairs_of(dataclasses.replace(call, work=torch.float64))
+    whole, columns = rows.lost()
+    lost = (whole | columns.any(-1, keepdim=True)).squeeze(2).squeeze(-1)
+    return _of_tokens(call, y, rows, _seen_of(call, pairs, lost)[:, :, None, :, None]), final_state(call, pairs)
+
+
+def _of_tokens(call: Call, y: Tensor, rows: _Rows, seen: Tensor) -> Tensor:
+    """y, and NaN where a token reads what ``seen`` [B, H, 1, T, 1 or Dv] marks, or asks for it."""
+    if call.choices.output_norm != "none":
+        seen = seen.any(-1, keepdim=True)
+    return marked(y, by_token(seen | rows.of_queries()))
+
+
+def _seen_of(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
+    """[N, H, T]: which tokens see a pair that is lost [N, H, T], or one of the state's."""
+    choices, tokens = call.choices, call.sizes["T"]
+    own = pairs.held
+    of_state = pairs.k[:, :, :own].isfinite().all(-1) & pairs.v[:, :, :own].isfinite().all(-1)
+    if pairs.log_weight is not None:
+        of_state = of_state & ~pairs.log_weight[:, :, :own].isnan()
+    place, nothing = torch.arange(tokens, device=lost.device), -(1 << 62)
+    first = torch.where(of_state, nothing, pairs.place[..., :own]).amax(-1, keepdim=True) if own else nothing
+    latest = torch.where(lost, place, nothing)
+    latest = torch.maximum(latest, torch.as_tensor(first, device=lost.device)).cummax(-1)[0]
+    kept = torch.full_like(place, nothing + 1)
+    if choices.window:
+        kept = torch.maximum(kept, place - (choices.window - 1))
+    if pairs.resets is not None:
+        forgot = pairs.resets[..., 1:] > pairs.resets[..., :-1]
+        kept = torch.maximum(kept, torch.where(forgot, place, nothing).cummax(-1)[0])
+    seen = latest >= kept
+    if not choices.causal:
+        return seen[..., -1:].expand_as(seen)
+    if choices.read == "after":
+        return seen
+    before = torch.as_tensor(first, device=lost.device) > nothing
+    return torch.cat([before.expand(*seen.shape[:2], 1), seen[..., :-1]], -1)
+
+
+class _Rows:
+    """The inputs of a call that have a row for each token."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        #: Where a number is not as it should be.
+        self._bad: dict[str, Tensor] = {}
+        for spec in call.choices.inputs:
+            x = call.tensors.get(spec.name)
+            if x is not None and spec.name != "cu_seqlens" and spec.shapes[0][1:2] in (("T",), ("T n",)):
+                bad = x.detach().isfinite().logical_not()
+                if spec.name in ("log_decay", "log_importance"):
+                    bad = bad & (x.detach() != -torch.inf)
+                self._bad[spec.name] = bad
+
+    def all_finite(self) -> bool:
+        """Looked at where a look costs nothing but the look."""
+        if self._call.device.type != "cpu" or torch.compiler.is_compiling():
+            return False
+        return not any(bool(bad.any()) for bad in self._bad.values())
+
+    def clean(self) -> dict[str, Tensor]:
+        made = {name: self._call.tensors[name].masked_fill(bad, 0) for name, bad in self._bad.items()}
+        return {**self._call.tensors, **made}
+
+    def _by_memory(self, name: str) -> Tensor:
+        """[B, H, 1, T, D] of an input [B, T n, h, D] or [B, T n, h]."""
+        bad, heads = self._bad[name], self._call.sizes["H"]
+        rows = by_memory(bad if bad.dim() == 4 else bad.unsqueeze(-1), heads)
+        return rows.unflatten(-2, (self._call.sizes["T"], -1)).any(-2) if rows.shape[-2] else rows
+
+    def lost(self) -> tuple[Tensor, Tensor]:
+        """Which tokens brought what is not finite to all of a memory, [B, H, 1, T, 1], and which to some
+        of its value channels, [B, H, 1, T, Dv]."""
+        choices = self._call.choices
+        vector = choices.family == "gated_vector"
+        columns = [n for n in self._bad if vector or n in ("v", "v_im", "dt")]
+        apart = {"q", *self._of_reader(), *columns}
+        of_all = [self._by_memory(n).any(-1, keepdim=True) for n in self._bad if n not in apart]
+        of_some = [self._by_memory(n) for n in columns]
+        if vector and choices.importance in ("complement", "root_complement"):
+            # A gate of exactly 0 takes nothing, not even NaN.
+            g = self._call.need("log_decay").detach()
+            taken = by_memory(g if g.dim() == 4 else g.unsqueeze(-1), self._call.sizes["H"]) != 0
+            of_some = [x & taken for x in of_some]
+        some = torch.stack(torch.broadcast_tensors(*of_some)).any(0)
+        if self._call.choices.family == "network":
+            some = some.any(-1, keepdim=True)
+        whole = torch.stack(of_all).any(0) if of_all else torch.zeros_like(some[..., :1])
+        return whole, some
+
+    def _of_reader(self) -> tuple[str, ...]:
+        """Inputs of the token that reads, which write nothing: how its system is solved."""
+        return ("step", "momentum") if self._call.choices.family == "least_squares" else ()
+
+    def of_queries(self) -> Tensor:
+        """[B, H, G, T, 1]: tokens that do not read by finite numbers."""
+        sizes = self._call.sizes
+        found = torch.zeros(sizes["B"], sizes["H"], 1, sizes["T"], 1, dtype=torch.bool, device=self._call.device)
+        for name in ("q", *self._of_reader()):
+            if name in self._bad:
+                x = self._bad[name]
+                x = x if x.dim() == 4 else x.unsqueeze(-1)
+                found = found | queries_by_memory(x, sizes["H"]).any(-1, keepdim=True)
+        return found
+
+    def _since(self, lost: Tensor) -> Tensor:
+        """Which memories depend on a lost token after each token."""
+        place = torch.arange(1, lost.shape[-2] + 1, device=lost.device).unsqueeze(-1)
+        met = (place * lost).cummax(-2)[0]
+        if "log_decay" not in self._bad:
+            return met > 0
+        g = self._call.need("log_decay").detach()
+        gone = by_memory(g if g.dim() == 4 else g.unsqueeze(-1), self._call.sizes["H"]).exp() == 0
+        if self._call.choices.family != "gated_vector":
+            gone = gone.all(-1, keepdim=True)
+        return (met > 0) & (met >= (place * gone).cummax(-2)[0])
+
+    def reach(self, lost: Tensor) -> Tensor:
+        """Which tokens read what a lost one wrote."""
+        choices = self._call.choices
+        if not lost.shape[-2]:
+            return lost
+        if not choices.causal:
+            return lost.any(-2, keepdim=True).expand_as(lost)
+        met, read = self._since(lost), choices.read
+        if read.startswith("batch"):
+            return self._by_batch(met, read == "batch_end")
+        # The bonus, and a corrected query, are of the token that reads.
+        own = bool(choices.bonus) or choices.correction != 0
+        return met if read == "after" or own else _moved(met)
+
+    def _by_batch(self, met: Tensor, at_end: bool) -> Tensor:
+        """At the start, or the end, of each token's mini-batch."""
+        size, tokens = int(self._call.choices.mini_batch), met.shape[-2]
+        start = self._call.state.get("state.position")
+        place = torch.arange(tokens, device=met.device)
+        if start is not None:
+            place = place + start[..., None, None]
+        first = torch.arange(tokens, device=met.device) - place % size
+        at = (first + size - 1).clamp(max=tokens - 1) if at_end else first - 1
+        at = at.expand(*met.shape[:3], tokens).unsqueeze(-1)
+        return met.gather(-2, at.clamp(min=0)) & (at >= 0)
+
+    def at_end(self, lost: Tensor) -> Tensor:
+        """[N, H, 1 or Dv]: which memories depend on a lost token after the last."""
+        if not lost.shape[-2]:
+            return lost.new_zeros(*lost.shape[:2], lost.shape[-1])
+        return self._since(lost)[:, :, 0, -1]
+
+
+def _moved(met: Tensor) -> Tensor:
+    """Each token has what the one before it has."""
+    return torch.cat([torch.zeros_like(met[..., :1, :]), met[..., :-1, :]], -2)
+
+
+def marked(x: Tensor, spoilt: Tensor) -> Tensor:
+    """x, and NaN where it is ``spoilt``. A graph has no place for the gradient's own NaN."""
+    if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
+        return x.masked_fill(spoilt, torch.nan)
+    made: Tensor = _Marked.apply(x, spoilt)
+    return made
+
+
+class _Marked(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, spoilt: Tensor) -> Tensor:
+        ctx.save_for_backward(spoilt)
+        return x.masked_fill(spoilt, torch.nan)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (spoilt,) = ctx.saved_tensors
+        return g.masked_fill(spoilt & (g != 0), torch.nan), None
