@@ -15,7 +15,7 @@ namespace {
 
 // Standard errors: what one in 100 000 runs is off by.
 constexpr double kFar = 4.5;
-constexpr std::int64_t kFewest = 50;
+constexpr std::int64_t kFewestIntervals = 50;
 // Ten of a double's sixteen digits are lost at this condition.
 constexpr double kMostCondition = 1e10;
 constexpr std::size_t kLooks = 64;
@@ -26,7 +26,8 @@ std::string CoverageWarning(const ForecastErrors& errors, const ForecastOptions&
   // Errors h rows ahead are alike for h rows.
   const double chance =
       std::sqrt(level * (1 - level) * static_cast<double>(options.horizon) / count);
-  if (errors.intervals < kFewest || std::abs(errors.coverage - level) <= kFar * chance) return "";
+  if (errors.intervals < kFewestIntervals || std::abs(errors.coverage - level) <= kFar * chance)
+    return "";
   return fmt::format(
       "intervals of {} were to hold {:g} of the rows and held {:.3f} of {}{}", errors.method, level,
       errors.coverage, errors.intervals,

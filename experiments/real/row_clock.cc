@@ -10,7 +10,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr std::size_t kFewest = 10;  // rows that tell of themselves that they are times
+constexpr std::size_t kFewestTimes = 10;  // rows that tell of themselves that they are times
 
 std::optional<TimeSteps> StepsIn(std::span<const TableRow> rows, std::int64_t column,
                                  bool numbers) {
@@ -56,7 +56,7 @@ RowClock::RowClock(const TableReader& table, std::span<const TableRow> first,
     const auto& chosen = table.chosen();
     if (std::find(chosen.begin(), chosen.end(), column) != chosen.end()) continue;
     // Times may be uneven later on, which is said at that line.
-    for (std::size_t rows = first.size(); rows >= kFewest && !steps_; rows /= 2) {
+    for (std::size_t rows = first.size(); rows >= kFewestTimes && !steps_; rows /= 2) {
       steps_ = StepsIn(first.first(rows), column, /*numbers=*/false);
     }
     column_ = column;
