@@ -160,34 +160,31 @@ void WriteFiles(const ForecastArguments& arguments, const ForecastOptions& optio
   out.Commit();
 }
 
-void Run(const Command& command, ForecastArguments& arguments) {
-  CheckPanel(arguments);
-  CheckFiles(arguments);
-  ForecastOptions options = ChosenOptions(command, arguments);
-  if (options.columns.empty()) {
-    throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
-  }
-  if (arguments.separator.size() != 1) {
-    throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
-  }
-  experiments::HintedTable hinted(
-      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
-  experiments::TableReader& table = hinted.reader();
-  std::vector<std::string> names;
-  for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
-  options.columns = names;
-  if (!arguments.by.empty()) {
-    hinted.Read([&] { RunPanel(arguments, options, table); });
-    return;
-  }
+// Reads the table to its end; its lines go out as they come.
+ReadTable ReadToEnd(const ForecastArguments& arguments, experiments::HintedTable& hinted,
+                    experiments::ForecastRun& run, experiments::RowClock& clock,
+                    ForecastOutputs& out) {
+  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
+  ReadTable read;
+  experiments::ForecastTableOptions options{.block = out.is_folder() ? 64 : 512, .clock = &clock};
+  if (IsLive(arguments.table)) options.block = 1;
+  options.progress = [&](std::int64_t rows) {
+    progress.Advance(rows);
+    if (out.is_folder()) read.conditions.Look(run, rows);
+  };
+  read.tail = hinted.Read([&] {
+    return experiments::ForecastTable(hinted.reader(), run, options,
+                                      [&](std::string_view text) { out.WriteLine(text); });
+  });
+  progress.Clear();
+  return read;
+}
 
-  const bool live = IsLive(arguments.table);
-  if (live && !arguments.time.empty()) {
-    throw Error("forecast", "--time", "given with a file, which is looked into first",
-                "given with a live table");
-  }
+void RunTable(const ForecastArguments& arguments, const ForecastOptions& options,
+              experiments::HintedTable& hinted) {
+  const experiments::TableReader& table = hinted.reader();
   experiments::RowClock clock;
-  if (!live) clock = LookAhead(arguments, options);
+  if (!IsLive(arguments.table)) clock = LookAhead(arguments, options);
   experiments::ForecastRun run(options);
   if (!arguments.resume.empty()) run.Resume(arguments.resume);
   if (!arguments.quiet) {
@@ -195,33 +192,17 @@ void Run(const Command& command, ForecastArguments& arguments) {
     NoteSlowMemories(options);
   }
   ForecastOutputs out(arguments.out, options.ahead > 0);
-  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
-  ReadTable read;
-  const auto look = [&](std::int64_t rows) {
-    progress.Advance(rows);
-    if (out.is_folder()) read.conditions.Look(run, rows);
-  };
-  read.tail = hinted.Read([&] {
-    return experiments::ForecastTable(table, run,
-                                      {.block = live              ? 1
-                                                : out.is_folder() ? 64
-                                                                  : 512,
-                                       .clock = &clock,
-                                       .progress = look},
-                                      [&](std::string_view text) { out.WriteLine(text); });
-  });
-  progress.Clear();
-  experiments::ForecastTail& tail = read.tail;
-  const auto rows = tail.first_row - 1 + static_cast<std::int64_t>(tail.values.size());
+  ReadTable read = ReadToEnd(arguments, hinted, run, clock, out);
+  const auto rows = read.tail.first_row - 1 + static_cast<std::int64_t>(read.tail.values.size());
   const LeastRows least(arguments, options);
   if (!least.Met(rows)) least.Fail(hinted.name(), rows);
 
   if (options.ahead > 0) {
-    experiments::Future future = experiments::MakeFuture(run, options, table, tail, clock);
+    experiments::Future future = experiments::MakeFuture(run, options, table, read.tail, clock);
     read.to_come = experiments::FutureTable(run, options, future);
     out.WriteLine(experiments::FutureLines(run, options, table, future));
     if (out.is_json()) out.Write(read.to_come->ToJsonText() + "\n");
-    experiments::Extend(tail, run, future);
+    experiments::Extend(read.tail, run, future);
     if (!arguments.quiet) NoteTimes(future);
   }
   WriteFiles(arguments, options, run, read, out);
@@ -234,6 +215,33 @@ void Run(const Command& command, ForecastArguments& arguments) {
   if (out.is_folder()) Note(out.Written());
 }
 
+void Run(const Command& command, ForecastArguments& arguments) {
+  CheckPanel(arguments);
+  CheckFiles(arguments);
+  ForecastOptions options = ChosenOptions(command, arguments);
+  if (options.columns.empty()) {
+    throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
+  }
+  if (arguments.separator.size() != 1) {
+    throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
+  }
+  if (arguments.by.empty() && IsLive(arguments.table) && !arguments.time.empty()) {
+    throw Error("forecast", "--time", "given with a file, which is looked into first",
+                "given with a live table");
+  }
+  experiments::HintedTable hinted(
+      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::TableReader& table = hinted.reader();
+  std::vector<std::string> names;
+  for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
+  options.columns = names;
+  if (arguments.by.empty()) {
+    RunTable(arguments, options, hinted);
+  } else {
+    hinted.Read([&] { RunPanel(arguments, options, table); });
+  }
+}
+
 }  // namespace
 
 void AddForecast(Command ttr) {
@@ -243,7 +251,8 @@ void AddForecast(Command ttr) {
       "--ahead "
       "12 --interval 0.95\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --ahead 12 --interval --out co2/\n"
-      "  ttr forecast sales.csv --by unique_id --column y --time ds --lags 13 --log --ahead 12\n"
+      "  ttr forecast examples/panel/sales.csv --by unique_id --lags 13 --log --ahead 12 --out "
+      "sales/\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --season 52 --out forecast.csv\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
       ".99}' "

@@ -18,7 +18,7 @@
 namespace ttr::experiments {
 namespace {
 
-constexpr std::size_t kDrawn = 4;  // series
+constexpr std::size_t kDrawn = 2;  // series, side by side
 
 // One series: its values with the absent ones, and where the table's rows are among them.
 struct SeriesRows {

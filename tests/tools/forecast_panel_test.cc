@@ -105,6 +105,21 @@ TEST(ForecastPanel, AFolderHasErrorsOfEverySeriesAndPictures) {
   EXPECT_NE(ReadAll(folder / "out/forecast.svg").find("measured"), std::string::npos);
 }
 
+TEST(ForecastPanel, TheExampleOfHelpAndDocuments) {
+  const TemporaryFolder folder;
+  const std::string table = TTR_SOURCE_DIR "/examples/panel/sales.csv";
+  const Outcome run =
+      Ttr({"forecast", table, "--by", "unique_id", "--lags", "13", "--log", "--ahead", "12",
+           "--interval", "--memory", "affine_rls{ridge: 0.1}", "--out", folder / "sales/"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(LinesOf(ReadAll(folder / "sales/ahead.csv")).size(), 1u + 4 * 12);
+  EXPECT_NE(run.err.find("1 month; 2 absent rows are missing values"), std::string::npos)
+      << run.err;
+  const std::string document = ReadAll(TTR_SOURCE_DIR "/docs/forecast.md");
+  EXPECT_NE(document.find("ttr forecast examples/panel/sales.csv --by unique_id --lags 13 --log"),
+            std::string::npos);
+}
+
 TEST(ForecastPanel, BadRowsAreNamed) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::vector<std::string>& more, const std::string& text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from ._rows import (
 )
 from ._taking import Taken, take
 from ._timeline import Timeline, dates_of, timeline_of
+
+Own = TypeVar("Own", bound="ReadingForecaster")
 
 
 class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
@@ -59,7 +61,7 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
     _labels: list[Any] | None  # of the columns, where they have some
     _by_name: bool  # a row is a mapping
 
-    def _learn(self, op: str, y: Any, target: Any, X: Any, reset: bool) -> Any:
+    def _learn(self: Own, op: str, y: Any, target: Any, X: Any, reset: bool) -> Own:
         check_target(op, y, target)
         taken = self._given(op, y, X, reset)
         reader = taken.reader
@@ -189,9 +191,9 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
         self._by_name = True
         return np.array([y.get(name, np.nan) for name in names], np.float64)
 
-    def _of_one_column(self, exogenous: Exogenous) -> Any:
+    def _of_one_column(self: Own, exogenous: Exogenous) -> Own:
         """A new one with these options, which has read nothing yet."""
-        new = clone(self)
+        new: Own = clone(self)
         new.reader_, new._labels, new._by_name = self._reader(1, exogenous.count), None, False
         new._exogenous, new._timeline, new._one_axis, new._name = exogenous, None, True, None
         new.n_features_in_ = 1
