@@ -1,12 +1,11 @@
 // ttr forecast: memories forecast the columns of a table while they read it, and the rows to come.
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,75 +14,27 @@
 #include "experiments/data/table.h"
 #include "experiments/real/forecast_report.h"
 #include "experiments/real/forecast_table.h"
+#include "experiments/real/forecast_watch.h"
 #include "experiments/real/future.h"
+#include "experiments/real/row_clock.h"
 #include "experiments/real/table_hints.h"
 #include "experiments/report/atomic_file.h"
 #include "experiments/report/progress.h"
 #include "tools/command.h"
 #include "tools/forecast_options.h"
+#include "tools/forecast_outputs.h"
+#include "tools/forecast_panel.h"
 #include "tools/long_work.h"
 #include "ttr/error.h"
 #include "ttr/plan.h"
-#include "ttr/util/atomic_file.h"
 
 namespace ttr::tools {
 namespace {
 
 using experiments::ForecastOptions;
 
-// Where the resulting table goes: a file that is whole or not there, or standard output, line by
-// line as the lines come, or nowhere, where rows to come are printed instead. A file of JSON holds
-// those rows alone.
-class Destination {
- public:
-  Destination(const std::string& path, bool ahead)
-      : is_json_(path.ends_with(".json")), nowhere_(path.empty() && ahead) {
-    if (is_json_ && !ahead) {
-      throw Error("forecast", "--out", "a file of CSV (one of JSON holds rows to come: --ahead)",
-                  path);
-    }
-    if (!path.empty() && path != "-") file_.emplace(path);
-  }
-  bool is_file() const { return file_.has_value(); }
-  bool is_json() const { return is_json_; }
-  bool is_stdout() const { return !file_ && !nowhere_; }
-
-  // A line of the table.
-  void WriteLine(std::string_view text) {
-    if (!is_json_ && !nowhere_) Write(text);
-  }
-  void Write(std::string_view text) {
-    if (file_) {
-      file_->Write(text);
-    } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-               std::fflush(stdout) != 0) {
-      throw SystemError(std::string("standard output cannot be written: ") + std::strerror(errno));
-    }
-  }
-  void Prepare() {
-    if (file_) file_->Prepare();
-  }
-  void Commit() {
-    if (file_) file_->Commit();
-  }
-
- private:
-  bool is_json_;
-  bool nowhere_;
-  std::optional<AtomicFile> file_;
-};
-
 bool IsLive(const std::string& path) {
   return path == "-" || !std::filesystem::is_regular_file(path);
-}
-
-// Standard output carries one thing: the table with its forecasts, or the rows to come, or the
-// errors.
-void Print(const ForecastArguments& arguments, const report::Table& table, bool to_stdout) {
-  if (!to_stdout && arguments.quiet) return;
-  std::string text = table.ToText({.width = to_stdout ? TerminalWidth() : 0});
-  if (arguments.json) text = table.ToJsonText() + "\n";
-  fmt::print(to_stdout ? stdout : stderr, "{}", text);
 }
 
 // The first line is the header unless all of it is numbers, and then is lost where it was none.
@@ -129,64 +80,143 @@ class LeastRows {
       : parts_(!arguments.resume.empty() || !arguments.save.empty()),
         lags_(options.lags),
         horizon_(options.horizon),
+        differences_(static_cast<std::uint64_t>(std::accumulate(
+            options.differences.begin(), options.differences.end(), std::int64_t{0}))),
         rows_(static_cast<std::uint64_t>(options.lags) +
-              static_cast<std::uint64_t>(options.horizon)) {}
+              static_cast<std::uint64_t>(options.horizon) + differences_) {}
 
   // Are so many rows enough?
   bool Met(std::int64_t rows) const { return parts_ || static_cast<std::uint64_t>(rows) >= rows_; }
 
   [[noreturn]] void Fail(const std::string& table, std::int64_t rows) const {
-    throw Error(
-        "forecast", table,
-        fmt::format("of {} rows at the least, for one forecast from {} (--lags)", rows_, lags_),
-        rows > horizon_ ? fmt::format("of {} (--lags {} is the most)", rows, rows - horizon_)
-                        : fmt::format("of {}", rows));
+    throw Error("forecast", table,
+                fmt::format("of {} rows at the least, for one forecast from {} (--lags{})", rows_,
+                            lags_, differences_ > 0 ? ", --differences" : ""),
+                rows > horizon_ && differences_ == 0
+                    ? fmt::format("of {} (--lags {} is the most)", rows, rows - horizon_)
+                    : fmt::format("of {}", rows));
   }
 
  private:
   bool parts_;
   std::int64_t lags_;
   std::int64_t horizon_;
+  std::uint64_t differences_;
   std::uint64_t rows_;
 };
 
-// Looks into a table that can be read again, before long work: not further than there are rows
-// enough.
-void RequireRows(const ForecastArguments& arguments, const ForecastOptions& options) {
-  if (options.lags < 1 || options.horizon < 1) return;  // refused by itself
+// Looks into a table that can be read again, before long work: are there rows enough, and how do
+// their times go on? No further than both need.
+experiments::RowClock LookAhead(const ForecastArguments& arguments,
+                                const ForecastOptions& options) {
+  if (options.lags < 1 || options.horizon < 1) return {};  // refused by itself
   const LeastRows least(arguments, options);
   experiments::HintedTable table(
       arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
   experiments::TableRow row;
+  std::vector<experiments::TableRow> first;
   std::int64_t rows = 0;
-  while (!least.Met(rows)) {
+  const auto clock = [&] { return experiments::RowClock(table.reader(), first, arguments.time); };
+  while (!least.Met(rows) || first.size() < experiments::RowClock::kLooksAt) {
     if (table.Read([&] { return table.reader().Next(row); })) {
       ++rows;
+      if (first.size() < experiments::RowClock::kLooksAt) first.push_back(row);
       continue;
     }
+    if (least.Met(rows)) return clock();
     // What else is wrong is said first; a window of one row takes no memory.
     ForecastOptions small = options;
     small.lags = 1;
+    small.sparse_lags.clear();
     const experiments::ForecastRun check(small);
     least.Fail(arguments.table, rows);
   }
+  return clock();
 }
+
+// What the table has come to.
+struct ReadTable {
+  experiments::ForecastTail tail;
+  experiments::ConditionTrace conditions;
+  std::optional<report::Table> to_come;
+};
 
 // Everything that may fail comes before the first file is replaced.
 void WriteFiles(const ForecastArguments& arguments, const ForecastOptions& options,
-                experiments::ForecastRun& run, const experiments::ForecastTail& tail,
-                Destination& out) {
+                const experiments::ForecastRun& run, const ReadTable& read, ForecastOutputs& out) {
   if (!arguments.chart.empty()) {
     const std::filesystem::path stem(arguments.chart);
     if (stem.has_parent_path()) report::EnsureFolder(stem.parent_path());
-    report::SaveChart(experiments::ForecastChart(run, options, tail), stem);
+    report::SaveChart(experiments::ForecastChart(run, options, read.tail), stem);
+  }
+  if (out.is_folder()) {
+    out.Add("errors", experiments::ErrorTable(run, options));
+    if (read.to_come) out.Add("ahead", *read.to_come);
+    out.Add("forecast", experiments::ForecastChart(run, options, read.tail));
+    out.Add("watch", experiments::WatchChart(run, options, read.tail, read.conditions));
   }
   out.Prepare();
   if (!arguments.save.empty()) run.Save(arguments.save);
   out.Commit();
 }
 
-void Run(const Command& command, const ForecastArguments& arguments) {
+// Reads the table to its end; its lines go out as they come.
+ReadTable ReadToEnd(const ForecastArguments& arguments, experiments::HintedTable& hinted,
+                    experiments::ForecastRun& run, experiments::RowClock& clock,
+                    ForecastOutputs& out) {
+  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
+  ReadTable read;
+  experiments::ForecastTableOptions options{.block = out.is_folder() ? 64 : 512, .clock = &clock};
+  if (IsLive(arguments.table)) options.block = 1;
+  options.progress = [&](std::int64_t rows) {
+    progress.Advance(rows);
+    if (out.is_folder()) read.conditions.Look(run, rows);
+  };
+  read.tail = hinted.Read([&] {
+    return experiments::ForecastTable(hinted.reader(), run, options,
+                                      [&](std::string_view text) { out.WriteLine(text); });
+  });
+  progress.Clear();
+  return read;
+}
+
+void RunTable(const ForecastArguments& arguments, const ForecastOptions& options,
+              experiments::HintedTable& hinted) {
+  const experiments::TableReader& table = hinted.reader();
+  experiments::RowClock clock;
+  if (!IsLive(arguments.table)) clock = LookAhead(arguments, options);
+  experiments::ForecastRun run(options);
+  if (!arguments.resume.empty()) run.Resume(arguments.resume);
+  if (!arguments.quiet) {
+    NoteNamesThatAreNumbers(table);
+    NoteSlowMemories(options);
+  }
+  ForecastOutputs out(arguments.out, options.ahead > 0);
+  ReadTable read = ReadToEnd(arguments, hinted, run, clock, out);
+  const auto rows = read.tail.first_row - 1 + static_cast<std::int64_t>(read.tail.values.size());
+  const LeastRows least(arguments, options);
+  if (!least.Met(rows)) least.Fail(hinted.name(), rows);
+
+  if (options.ahead > 0) {
+    experiments::Future future = experiments::MakeFuture(run, options, table, read.tail, clock);
+    read.to_come = experiments::FutureTable(run, options, future);
+    out.WriteLine(experiments::FutureLines(run, options, table, future));
+    if (out.is_json()) out.Write(read.to_come->ToJsonText() + "\n");
+    experiments::Extend(read.tail, run, future);
+    if (!arguments.quiet) NoteTimes(future);
+  }
+  WriteFiles(arguments, options, run, read, out);
+  const bool errors_alone = out.is_file() && !read.to_come;
+  if (read.to_come && !out.is_stdout()) PrintTable(arguments, *read.to_come, true);
+  PrintTable(arguments, experiments::ErrorTable(run, options), errors_alone);
+  if (arguments.quiet) return;
+  if (!clock.Note().empty()) Note(clock.Note());
+  for (const std::string& warning : experiments::ForecastWarnings(run, options)) Note(warning);
+  if (out.is_folder()) Note(out.Written());
+}
+
+void Run(const Command& command, ForecastArguments& arguments) {
+  CheckPanel(arguments);
   CheckFiles(arguments);
   ForecastOptions options = ChosenOptions(command, arguments);
   if (options.columns.empty()) {
@@ -195,47 +225,21 @@ void Run(const Command& command, const ForecastArguments& arguments) {
   if (arguments.separator.size() != 1) {
     throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
   }
+  if (arguments.by.empty() && IsLive(arguments.table) && !arguments.time.empty()) {
+    throw Error("forecast", "--time", "given with a file, which is looked into first",
+                "given with a live table");
+  }
   experiments::HintedTable hinted(
       arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
   experiments::TableReader& table = hinted.reader();
   std::vector<std::string> names;
   for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
   options.columns = names;
-
-  const bool live = IsLive(arguments.table);
-  if (!live) RequireRows(arguments, options);
-  experiments::ForecastRun run(options);
-  if (!arguments.resume.empty()) run.Resume(arguments.resume);
-  if (!arguments.quiet) {
-    NoteNamesThatAreNumbers(table);
-    NoteSlowMemories(options);
+  if (arguments.by.empty()) {
+    RunTable(arguments, options, hinted);
+  } else {
+    hinted.Read([&] { RunPanel(arguments, options, table); });
   }
-  Destination out(arguments.out, options.ahead > 0);
-  report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
-  experiments::ForecastTail tail = hinted.Read([&] {
-    return experiments::ForecastTable(
-        table, run,
-        {.block = live ? 1 : 512, .progress = [&](std::int64_t rows) { progress.Advance(rows); }},
-        [&](std::string_view text) { out.WriteLine(text); });
-  });
-  progress.Clear();
-  const auto rows = tail.first_row - 1 + static_cast<std::int64_t>(tail.values.size());
-  const LeastRows least(arguments, options);
-  if (!least.Met(rows)) least.Fail(hinted.name(), rows);
-
-  std::optional<report::Table> to_come;
-  if (options.ahead > 0) {
-    experiments::Future future = experiments::MakeFuture(run, options, table, tail);
-    to_come = experiments::FutureTable(run, options, future);
-    out.WriteLine(experiments::FutureLines(run, options, table, future));
-    if (out.is_json()) out.Write(to_come->ToJsonText() + "\n");
-    experiments::Extend(tail, run, future);
-    if (!arguments.quiet) NoteTimes(future);
-  }
-  WriteFiles(arguments, options, run, tail, out);
-  const bool errors_alone = out.is_file() && !to_come;
-  if (to_come && !out.is_stdout()) Print(arguments, *to_come, true);
-  Print(arguments, experiments::ErrorTable(run, options), errors_alone);
 }
 
 }  // namespace
@@ -246,6 +250,9 @@ void AddForecast(Command ttr) {
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --memory 'rls{ridge: 0.1}' "
       "--ahead "
       "12 --interval 0.95\n"
+      "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --ahead 12 --interval --out co2/\n"
+      "  ttr forecast examples/panel/sales.csv --by unique_id --lags 13 --log --ahead 12 --out "
+      "sales/\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 52 --season 52 --out forecast.csv\n"
       "  ttr forecast data/co2_weekly.csv --column co2 --lags 16 --memory 'weighted_rls{decay: "
       ".99}' "
@@ -265,6 +272,11 @@ void AddForecast(Command ttr) {
       "evenly goes on; else rows are numbered. They stand below the table in --out F.csv, and "
       "alone\n"
       "in --out F.json.\n"
+      "--out FOLDER/ has all of that, the errors, and pictures of forecasts, errors and the "
+      "condition.\n"
+      "A row that the column of times leaves out (--time) is a missing value. With --by every "
+      "series\n"
+      "has memories of its own.\n"
       "Row t of the result holds the forecasts of row t, made from the rows before it.\n"
       "With --interval, NAME.lower and NAME.upper follow each memory's NAME; the table of errors\n"
       "says what share of the rows lay between them (coverage) and how wide they are.\n"

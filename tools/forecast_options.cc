@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cstdio>
 #include <iterator>
 #include <utility>
 
 #include "tools/files.h"
+#include "tools/forecast_outputs.h"
 #include "tools/gate_options.h"
 #include "ttr/error.h"
 
@@ -19,6 +21,15 @@ using experiments::ForecastOptions;
 constexpr const char* kForecastMemories[] = {
     "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
     "nadaraya_watson{window: 256, bandwidth: 0.02}"};
+
+// Errors behind conformal intervals.
+constexpr std::int64_t kRecent = 250;
+
+void SetLags(const std::vector<std::int64_t>& lags, ForecastOptions& options) {
+  options.sparse_lags.clear();
+  if (lags.size() > 1) options.sparse_lags = lags;
+  if (!lags.empty()) options.lags = lags.back();
+}
 
 // "--interval" alone means the usual level.
 double Level(const std::string& text) {
@@ -38,7 +49,12 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
   command.AddOption("TABLE", arguments.table, "CSV with a header; - reads standard input live")
       .Required();
   command.AddOption("--column", options.columns, "a column to forecast; repeatable").Repeatable();
-  command.AddOption("--lags", options.lags, "rows that a forecast looks back on").ShowDefault();
+  command
+      .AddOption("--lags", arguments.lags,
+                 "rows that a forecast looks back on: 16, the last 16; 1,12,13, those alone")
+      .ShowDefault()
+      .OneAtATime()
+      .Separator(',');
   command
       .AddOption("--memory", arguments.memories,
                  "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
@@ -46,8 +62,22 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
       .Repeatable();
   command.AddOption("--out", arguments.out,
                     "the table with forecasts (default: standard output; with --ahead none); "
-                    "F.json: the rows to come");
+                    "F.json: the rows to come; FOLDER/: both, the errors, and pictures of "
+                    "forecasts, errors and the condition");
   command.AddOption("--horizon", options.horizon, "forecast this many rows ahead").ShowDefault();
+  command
+      .AddOption("--strategy", arguments.strategy,
+                 "recursive: one memory, of rows --horizon ahead; direct: one for each of the rows "
+                 "1 .. --horizon ahead")
+      .ShowDefault()
+      .OneOf({"recursive", "direct"});
+  command
+      .AddOption("--differences", options.differences,
+                 "seasons: 1: the memory reads x_t - x_{t-1}; 1,12: also those of such differences "
+                 "12 rows apart. Forecasts are of the rows all the same")
+      .OneAtATime()
+      .Separator(',');
+  command.AddFlag("--log", options.logarithm, "the memory reads logarithms; rows are above 0");
   command
       .AddOption("--ahead", options.ahead,
                  "print the forecasts of this many rows beyond the end of TABLE; with --interval "
@@ -83,12 +113,28 @@ void AddForecastOptions(Command command, ForecastArguments& arguments) {
                  "memory's own)")
       .Called("FACTOR");
   command
+      .AddOption("--interval-kind", arguments.interval_kind,
+                 "student: from a memory's mean square error; conformal: quantiles of its last 250 "
+                 "errors, at a rank that follows what was covered")
+      .ShowDefault()
+      .OneOf({"student", "conformal"});
+  command
       .AddOption("--bandwidth", arguments.bandwidth,
                  "recipe: of kernels, as the recipes say; auto: selected while they read, from "
                  "Silverman's rule of thumb and the errors of seven bandwidths around it")
       .ShowDefault()
       .OneOf({"recipe", "auto"});
   AddGateOptions(command, options.gates);
+  command
+      .AddOption("--time", arguments.time,
+                 "the column of times, dates or numbers: an absent one is a missing row (default: "
+                 "the first of dates that rises evenly)")
+      .Called("COLUMN");
+  command
+      .AddOption("--by", arguments.by,
+                 "the column that says which series a row belongs to: each has memories of its own "
+                 "(--column y and --time ds where the table calls them so)")
+      .Called("COLUMN");
   command.AddOption("--separator", arguments.separator, "between the fields of TABLE")
       .ShowDefault();
   command.AddOption("--chart", arguments.chart, "write PREFIX.svg and PREFIX.png");
@@ -104,8 +150,19 @@ void CheckFiles(const ForecastArguments& arguments) {
   // A memory may be saved over itself: it has been read whole by then, and is replaced whole.
   files.Writes("--save", arguments.save);
   files.Reads("--resume", arguments.resume);
-  files.Writes("--out", arguments.out);
+  if (IsFolder(arguments.out)) {
+    files.WritesInto("--out", arguments.out, IsForecastFile);
+  } else {
+    files.Writes("--out", arguments.out);
+  }
   files.WritesPictures("--chart", arguments.chart);
+}
+
+void PrintTable(const ForecastArguments& arguments, const report::Table& table, bool to_stdout) {
+  if (!to_stdout && arguments.quiet) return;
+  std::string text = table.ToText({.width = to_stdout ? TerminalWidth() : 0});
+  if (arguments.json) text = table.ToJsonText() + "\n";
+  fmt::print(to_stdout ? stdout : stderr, "{}", text);
 }
 
 // What was said on the command line, and where nothing was, what the resumed run had.
@@ -113,6 +170,9 @@ ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& a
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? Units::kRaw : Units::kWindow;
   options.selects_bandwidth = arguments.bandwidth == "auto";
+  options.direct = arguments.strategy == "direct";
+  options.conformal = arguments.interval_kind == "conformal" ? kRecent : 0;
+  SetLags(arguments.lags, options);
   if (command.Given("--interval")) options.interval = Level(arguments.interval);
   if (command.Given("--interval-decay") &&
       !(options.interval_decay > 0 && options.interval_decay <= 1)) {
@@ -131,8 +191,15 @@ ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& a
   ForecastOptions saved = experiments::SavedOptions(arguments.resume);
   const auto given = [&](const char* name) { return command.Given(name); };
   if (!given("--column")) options.columns = saved.columns;
-  if (!given("--lags")) options.lags = saved.lags;
+  if (!given("--lags")) {
+    options.lags = saved.lags;
+    options.sparse_lags = saved.sparse_lags;
+  }
   if (!given("--horizon")) options.horizon = saved.horizon;
+  if (!given("--strategy")) options.direct = saved.direct;
+  if (!given("--differences")) options.differences = saved.differences;
+  if (!given("--log")) options.logarithm = saved.logarithm;
+  if (!given("--interval-kind")) options.conformal = saved.conformal;
   if (!given("--ahead")) options.ahead = saved.ahead;
   if (!given("--season")) options.season = saved.season;
   if (!given("--units")) options.units = saved.units;

@@ -1,10 +1,12 @@
 // What `ttr forecast` is told on the command line.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "experiments/real/forecast.h"
+#include "experiments/report/table.h"
 #include "tools/command.h"
 
 namespace ttr::tools {
@@ -13,10 +15,15 @@ struct ForecastArguments {
   std::string table;
   experiments::ForecastOptions options;
   std::vector<std::string> memories;
+  std::vector<std::int64_t> lags = {16};  // one: 1 .. that; several: those
+  std::string strategy = "recursive";
+  std::string interval_kind = "student";
   std::string units = "window";
   std::string interval;
   std::string bandwidth = "recipe";
   std::string separator = ",";
+  std::string time;
+  std::string by;
   std::string out;
   std::string save;
   std::string resume;
@@ -34,5 +41,9 @@ experiments::ForecastOptions ChosenOptions(const Command& command,
 
 // Refuses an output that is an input, before anything is written.
 void CheckFiles(const ForecastArguments& arguments);
+
+// Standard output carries one thing: the table with its forecasts, or the rows to come, or the
+// errors; the errors beside it go to standard error.
+void PrintTable(const ForecastArguments& arguments, const report::Table& table, bool to_stdout);
 
 }  // namespace ttr::tools

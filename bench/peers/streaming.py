@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Linear regression that learns row by row: ttr beside padasip, statsmodels and river, in one run.
 
-    pip install scikit-learn padasip statsmodels river
+    pip install scikit-learn padasip statsmodels river polars-ds bayesianbandits
     bench/peers/streaming.py                             # every series and method
+    bench/peers/streaming.py --digits                    # coefficients beside a fit of the rows that count
     bench/peers/streaming.py --series sine --rounds 5 --markdown table.md
 
 Every method predicts a row from what it has learned of the rows before, then learns it. *rmse* is
@@ -11,6 +12,11 @@ last value of a series, the mean so far where rows are no series. *us a row* is 
 predict and learn it, the median over interleaved rounds; ttr's fit and statsmodels learn all rows
 in one call. *ends* says whether its last prediction is a number, and if not, the first row of which
 there was none.
+
+--digits: coefficients behind every row, of all rows so far (recursive) or of the last hundred (rolling),
+beside numpy.linalg.lstsq of those rows around their mean: the decimal digits that agree, the least
+over a hundred rows spread over the last half, and processor time a row. *plain*: standard normal
+features. *offset*: 10^6 added to each. *quiet*: behind half of the rows features are a thousandth.
 """
 
 import argparse
@@ -145,6 +151,20 @@ def statsmodels_recursive(x, y, forgetting):
     return np.concatenate([[0.0], (x[1:] * before.T).sum(1)]), took
 
 
+def bandits_normal(x, y, forgetting):
+    from bayesianbandits import NormalRegressor
+
+    x = np.hstack([x, np.ones((len(x), 1))])
+    model = NormalRegressor(alpha=1e-3, beta=1.0, learning_rate=forgetting)
+    start = time.process_time()
+    predictions = [0.0]
+    model.partial_fit(x[:1], y[:1])
+    for row, value in zip(x[1:], y[1:]):
+        predictions.append(float(model.predict(row[None])[0]))
+        model.partial_fit(row[None], np.array([value]))
+    return np.array(predictions), time.process_time() - start
+
+
 def river_model(make):
     def run(x, y, forgetting):
         model = make()
@@ -194,11 +214,165 @@ METHODS = {
     "ttr, StreamingForecaster": ("ttr", ttr_forecaster),
     "padasip FilterRLS": ("padasip", padasip_rls),
     "statsmodels RecursiveLS": ("statsmodels", statsmodels_recursive),
+    "bayesianbandits NormalRegressor": ("bayesianbandits", bandits_normal),
     "river LinearRegression": ("river", river_model(river_sgd)),
     "river scaler, LinearRegression": ("river", river_model(river_scaled)),
     "river scaler, PARegressor": ("river", river_model(river_passive)),
     "river scaler, BayesianLinearRegression": ("river", river_model(river_bayesian)),
 }
+
+# ---- Digits: coefficients [n, p + 1] behind every row, the constant last -------------------------
+
+WINDOW = 100
+
+
+def digits_tables():
+    random = np.random.default_rng(2)
+    x = random.standard_normal((20_000, 4))
+    quiet = np.where(np.arange(len(x)) < len(x) // 2, 1.0, 1e-3)[:, None]
+    for name, features in {"plain": x, "offset": x + 1e6, "quiet": x * quiet}.items():
+        y = features @ [1.0, -2.0, 0.5, 3.0] + 4 + 0.1 * random.standard_normal(len(x))
+        yield name, features, y
+
+
+def expected(x, y, window, rows):
+    """By orthogonal factors, around the mean of the rows that count."""
+    found = []
+    for t in rows:
+        part = slice(max(t + 1 - window, 0) if window else 0, t + 1)
+        middle = x[part].mean(0)
+        whole = np.hstack([x[part] - middle, np.ones((len(x[part]), 1))])
+        coefficients = np.linalg.lstsq(whole, y[part], rcond=None)[0]
+        found.append(np.append(coefficients[:-1], coefficients[-1] - middle @ coefficients[:-1]))
+    return np.array(found)
+
+
+def coefficients_ttr(window):
+    def run(x, y, rows):
+        from ttr.sklearn import StreamingRegressor
+
+        model = StreamingRegressor("affine_rls{factor: qr, ridge: 0}" if window is None else
+                                   "affine_rls{ridge: 0}", window=window)
+        wanted, found = set(rows.tolist()), []
+        table = [dict(enumerate(row)) for row in x.tolist()]
+        start = time.process_time()
+        for t, (row, value) in enumerate(zip(table, y.tolist())):
+            model.learn_one(row, value)
+            if t in wanted:
+                found.append(np.append(model.coef_, model.intercept_))
+        return np.array(found), time.process_time() - start
+
+    return run
+
+
+def coefficients_padasip(x, y, rows):
+    import padasip
+
+    x = np.hstack([x, np.ones((len(x), 1))])
+    model = padasip.filters.FilterRLS(x.shape[1], mu=1.0, eps=1e-3)
+    start = time.process_time()
+    found = []
+    for row, value in zip(x, y):
+        model.adapt(value, row)
+        found.append(model.w.copy())
+    return np.array(found)[rows], time.process_time() - start
+
+
+def coefficients_recursive(x, y, rows):
+    from statsmodels.regression.recursive_ls import RecursiveLS
+
+    x = np.hstack([x, np.ones((len(x), 1))])
+    start = time.process_time()
+    fit = RecursiveLS(y, x).fit()
+    return fit.recursive_coefficients.filtered.T[rows], time.process_time() - start
+
+
+def coefficients_rolling(x, y, rows):
+    from statsmodels.regression.rolling import RollingOLS
+
+    x = np.hstack([x, np.ones((len(x), 1))])
+    start = time.process_time()
+    return RollingOLS(y, x, window=WINDOW).fit().params[rows], time.process_time() - start
+
+
+def coefficients_polars(call, **options):
+    def run(x, y, rows):
+        import polars
+        import polars_ds
+
+        names = [f"x{i}" for i in range(x.shape[1])]
+        frame = polars.DataFrame(x, schema=names).with_columns(y=polars.Series(y))
+        regression = getattr(polars_ds, call)
+        start = time.process_time()
+        given = regression(*names, target="y", add_bias=True, **options)
+        found = frame.select(given.alias("fit")).get_column("fit")
+        took = time.process_time() - start
+        return np.array(found.struct.field("coeffs").gather(rows).to_list(), float), took
+
+    return run
+
+
+def coefficients_bandits(x, y, rows):
+    from bayesianbandits import NormalRegressor
+
+    x = np.hstack([x, np.ones((len(x), 1))])
+    model = NormalRegressor(alpha=1e-6, beta=1.0)
+    wanted, found = set(rows.tolist()), []
+    start = time.process_time()
+    for t, (row, value) in enumerate(zip(x, y)):
+        model.partial_fit(row[None], np.array([value]))
+        if t in wanted:
+            found.append(np.array(model.coef_))
+    return np.array(found), time.process_time() - start
+
+
+DIGITS = {
+    "recursive": {
+        "ttr, learn_one": ("ttr", coefficients_ttr(None)),
+        "padasip FilterRLS": ("padasip", coefficients_padasip),
+        "statsmodels RecursiveLS": ("statsmodels", coefficients_recursive),
+        "polars-ds recursive_lin_reg": (
+            "polars_ds", coefficients_polars("recursive_lin_reg", start_with=10)
+        ),
+        "bayesianbandits NormalRegressor": ("bayesianbandits", coefficients_bandits),
+    },
+    "rolling": {
+        "ttr, window=100": ("ttr", coefficients_ttr(WINDOW)),
+        "statsmodels RollingOLS": ("statsmodels", coefficients_rolling),
+        "polars-ds rolling_lin_reg": (
+            "polars_ds", coefficients_polars("rolling_lin_reg", window_size=WINDOW)
+        ),
+    },
+}
+
+
+def digits_of(found, exact):
+    """Of the slopes, the least over rows; none where one is not finite."""
+    if not np.isfinite(found).all():
+        return "-"
+    apart = np.abs(found - exact)[:, :-1].max(1) / np.abs(exact[:, :-1]).max(1)
+    return f"{max(-np.log10(max(apart.max(), 1e-16)), 0):.1f}"
+
+
+def digits_cells():
+    cells = [["of", "method", "table", "digits", "us a row"]]
+    for kind, methods in DIGITS.items():
+        for name, x, y in digits_tables():
+            rows = np.linspace(len(x) // 2, len(x) - 1, 100).astype(int)
+            exact = expected(x, y, WINDOW if kind == "rolling" else None, rows)
+            for method, (package, run) in methods.items():
+                if not importlib.util.find_spec(package):
+                    continue
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")
+                    try:
+                        found, took = run(x, y, rows)
+                    except np.linalg.LinAlgError:  # it says itself that it cannot go on
+                        cells.append([kind, method, name, "refuses", ""])
+                        continue
+                cells.append([kind, method, name, digits_of(found, exact), f"{took / len(y) * 1e6:.3g}"])
+    return cells
+
 
 # ---- The table -----------------------------------------------------------------------------------
 
@@ -209,6 +383,7 @@ def arguments():
     )
     parser.add_argument("--series", nargs="+", choices=SERIES, default=list(SERIES))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--digits", action="store_true", help="coefficients beside a fit of the rows")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table")
     return parser.parse_args()
 
@@ -239,6 +414,10 @@ def compare(name, methods, rounds):
 def main():
     options = arguments()
     common.restart(1, False)
+    if options.digits:
+        print(common.processor())
+        common.write_table(digits_cells(), options.markdown, text=(0, 1, 2))
+        return
     methods = {}
     for name, (package, run) in METHODS.items():
         if importlib.util.find_spec(package):

@@ -101,6 +101,7 @@ bool CsvRows::Next(std::vector<std::string>& fields, std::int64_t& line) {
   fields_.clear();
   row_ended_ = false;
   started_ = false;
+  empty_lines_ = 0;
   while (!row_ended_) {
     if (!started_) {
       row_line_ = line_;
@@ -120,6 +121,7 @@ bool CsvRows::Next(std::vector<std::string>& fields, std::int64_t& line) {
       break;
     }
     if (!started_ && piece_.find_first_not_of(blank_) == std::string::npos) {
+      empty_lines_ += line_ - row_line_;  // LF behind CR begins no line
       continue;
     }
     started_ = true;

@@ -24,6 +24,9 @@ class CsvRows {
   /// the end. Throws Error for text that is no table.
   bool Next(std::vector<std::string>& fields, std::int64_t& line);
 
+  /// Empty lines before the row that came last.
+  std::int64_t empty_lines() const { return empty_lines_; }
+
   const std::string& name() const { return bytes_.name(); }
 
  private:
@@ -47,7 +50,8 @@ class CsvRows {
   bool at_start_ = true;  // nothing read yet
   bool after_return_ = false;
   std::size_t row_bytes_ = 0;
-  std::int64_t line_ = 1;      // of the next byte
+  std::int64_t line_ = 1;  // of the next byte
+  std::int64_t empty_lines_ = 0;
   std::int64_t row_line_ = 1;  // where the row being read began
   std::exception_ptr failure_;
 };

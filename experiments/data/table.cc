@@ -129,13 +129,7 @@ class TableReader::Impl {
   const std::vector<std::int64_t>& chosen() const { return chosen_; }
 
   bool Next(TableRow& row) {
-    if (is_waiting_) {
-      row.fields.swap(waiting_.fields);
-      row.line = waiting_.line;
-      is_waiting_ = false;
-    } else if (!rows_.Next(row.fields, row.line)) {
-      return false;
-    }
+    if (!NextFields(row)) return false;
     row.number = ++count_;
     if (row.fields.size() != header_.size()) {
       throw Error(fmt::format("[table] {} line {} must have {} fields ({}) but has {}",
@@ -156,6 +150,24 @@ class TableReader::Impl {
   }
 
  private:
+  // Of a table of one column also the empty lines before a row.
+  bool NextFields(TableRow& row) {
+    if (empty_ == 0 && !is_waiting_) {
+      if (!rows_.Next(waiting_.fields, waiting_.line)) return false;
+      is_waiting_ = true;
+      if (header_.size() == 1 && count_ > 0) empty_ = rows_.empty_lines();
+    }
+    if (empty_ > 0) {
+      row.fields.assign(1, "");
+      row.line = waiting_.line - empty_--;
+      return true;
+    }
+    row.fields.swap(waiting_.fields);
+    row.line = waiting_.line;
+    is_waiting_ = false;
+    return true;
+  }
+
   static bool HasHeader(TableOptions::Header header, const std::vector<std::string>& first) {
     if (header != TableOptions::Header::kAuto) {
       return header == TableOptions::Header::kYes;
@@ -196,8 +208,9 @@ class TableReader::Impl {
   CsvRows rows_;
   std::vector<std::string> header_;
   std::vector<std::int64_t> chosen_;
-  TableRow waiting_;  // a first row that was no header
+  TableRow waiting_;  // a first row that was no header, or one behind empty lines
   bool is_waiting_ = false;
+  std::int64_t empty_ = 0;  // lines before it that are rows, too
   std::int64_t count_ = 0;
 };
 

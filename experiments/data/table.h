@@ -4,9 +4,10 @@
 ///
 /// Read: UTF-8 with or without byte order mark; lines ended by LF, CRLF or CR, the last one also by
 /// the end of the input; quoted fields with separators, line ends and doubled quotes inside; spaces
-/// around a field do not count. Empty lines are skipped (in a table of one column, write NA for a
-/// missing value). The first line is the header; with Header::kAuto a first line that holds nothing
-/// but numbers and missing values is the first row instead, and the columns are called 1, 2, 3, ...
+/// around a field do not count. Empty lines are skipped; between the rows of a table of one column
+/// each is a missing value. The first line is the header; with Header::kAuto a first line that
+/// holds nothing but numbers and missing values is the first row instead, and the columns are
+/// called 1, 2, 3, ...
 ///
 /// A number: decimal, with or without exponent, point as decimal mark, finite; one that is smaller
 /// than every double is 0. Missing (NaN): an

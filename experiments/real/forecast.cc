@@ -1,8 +1,11 @@
 #include "experiments/real/forecast.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "ttr/error.h"
@@ -57,11 +60,16 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
                                 ForecasterOptions{.lags = options.lags,
                                                   .columns = columns,
                                                   .horizon = options.horizon,
+                                                  .sparse_lags = options.sparse_lags,
+                                                  .differences = options.differences,
+                                                  .logarithm = options.logarithm,
+                                                  .direct = options.direct,
                                                   .ahead = options.ahead,
                                                   .units = options.units,
                                                   .gates = options.gates,
                                                   .interval = options.interval,
                                                   .interval_decay = options.interval_decay,
+                                                  .conformal = options.conformal,
                                                   .selects_bandwidth = options.selects_bandwidth});
     } catch (const Error& error) {
       throw Error("--memory '" + memory.text + "': " + error.what());
@@ -79,7 +87,19 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
   scored_.resize(static_cast<std::size_t>(columns));
 }
 
+void ForecastRun::CheckLogarithms(std::span<const double> rows) const {
+  const std::size_t columns = options_.columns.size();
+  for (std::size_t i = 0; options_.logarithm && i < rows.size(); ++i) {
+    if (!(rows[i] <= 0)) continue;
+    throw Error(
+        "forecast", "column '" + options_.columns[i % columns] + "'",
+        "above 0 in every row (--log)",
+        fmt::format("{:g} in row {}", rows[i], rows_ + 1 + static_cast<std::int64_t>(i / columns)));
+  }
+}
+
 Forecasts ForecastRun::Next(std::span<const double> rows) {
+  CheckLogarithms(rows);
   const auto columns = static_cast<std::int64_t>(options_.columns.size());
   const std::int64_t count = static_cast<std::int64_t>(rows.size()) / columns;
   const auto naive = static_cast<std::int64_t>(naive_.size());
@@ -99,10 +119,21 @@ Forecasts ForecastRun::Next(std::span<const double> rows) {
   // A row that is waited for is not worth the way to other threads.
   (count == 1 ? SequentialExecutor() : DefaultExecutor()).Run(methods, run);
   Score(rows, forecasts);
+  rows_ += count;
   return forecasts;
 }
 
 Forecasts ForecastRun::Ahead() {
+  std::optional<Forecasts> forecasts = AheadIfAny();
+  if (forecasts) return *std::move(forecasts);
+  throw Error("forecast", "--ahead",
+              "asked after " + std::to_string(LeastRows() - 1) +
+                  " rows (--lags + --horizon - 1 and --differences) from the first with a value in "
+                  "every column",
+              "asked after fewer");
+}
+
+std::optional<Forecasts> ForecastRun::AheadIfAny() {
   const auto columns = static_cast<std::int64_t>(options_.columns.size());
   const auto naive = static_cast<std::int64_t>(naive_.size());
   const auto methods = static_cast<std::int64_t>(methods_.size());
@@ -117,12 +148,7 @@ Forecasts ForecastRun::Ahead() {
   for (std::int64_t m = naive; m < methods; ++m) {
     const bool made = forecasters_[m - naive].Ahead({forecasts.At(m, 0).data(), size},
                                                     {forecasts.Margin(m, 0).data(), size});
-    if (!made) {
-      throw Error("forecast", "--ahead",
-                  "asked after " + std::to_string(options_.lags + options_.horizon - 1) +
-                      " rows (--lags + --horizon - 1) from the first with a value in every column",
-                  "asked after fewer");
-    }
+    if (!made) return std::nullopt;
     for (std::int64_t t = 0; t < options_.ahead; ++t) forecasts.SetMade(m, t);
   }
   return forecasts;
@@ -145,12 +171,14 @@ void ForecastRun::Score(std::span<const double> rows, Forecasts& forecasts) {
         Sums& sums = sums_[m * columns + c];
         sums.absolute += std::abs(error);
         sums.squares += error * error;
+        sums.drift.Add(std::abs(error));
         const double margin = forecasts.Margin(m, t)[c];
         if (std::isnan(margin)) continue;
+        const auto [lower, upper] = IntervalOf(m, forecast, margin);
         ++sums.intervals;
-        sums.widths += 2 * margin;
+        sums.widths += upper - lower;
         // As the bounds are written; a forecast that is NaN has nothing inside.
-        if (forecast - margin <= x && x <= forecast + margin) ++sums.inside;
+        if (lower <= x && x <= upper) ++sums.inside;
       }
     }
   }
@@ -175,7 +203,9 @@ std::vector<ForecastErrors> ForecastRun::Errors() const {
            .width = sums.widths / intervals,
            .loss = HasIntervals(static_cast<std::int64_t>(m))
                        ? forecasters_[m - naive_.size()].MeanLoss(static_cast<std::int64_t>(c))
-                       : std::numeric_limits<double>::quiet_NaN()});
+                       : std::numeric_limits<double>::quiet_NaN(),
+           .intervals = sums.intervals,
+           .growth = sums.drift.Growth(options_.horizon)});
     }
   }
   return errors;
@@ -194,7 +224,21 @@ std::vector<std::optional<double>> ForecastRun::Bandwidths() const {
 }
 
 bool ForecastRun::HasIntervals(std::int64_t method) const {
-  return options_.interval > 0 && method >= static_cast<std::int64_t>(naive_.size());
+  return options_.interval > 0 && IsMemory(method);
+}
+
+bool ForecastRun::IsMemory(std::int64_t method) const {
+  return method >= static_cast<std::int64_t>(naive_.size());
+}
+
+Interval ForecastRun::IntervalOf(std::int64_t method, double forecast, double margin) const {
+  return forecasters_[method - static_cast<std::int64_t>(naive_.size())].IntervalOf(forecast,
+                                                                                    margin);
+}
+
+std::int64_t ForecastRun::LeastRows() const {
+  return options_.lags + options_.horizon +
+         std::accumulate(options_.differences.begin(), options_.differences.end(), std::int64_t{0});
 }
 
 }  // namespace ttr::experiments

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/real/forecast_watch.h"
 #include "experiments/real/naive.h"
 #include "experiments/real/named_recipe.h"
 #include "ttr/forecast.h"
@@ -20,6 +21,10 @@ namespace ttr::experiments {
 struct ForecastOptions {
   std::vector<std::string> columns{};  ///< the names of the columns that are forecast
   std::int64_t lags = 16;
+  std::vector<std::int64_t> sparse_lags{};  ///< these alone, the last of which is `lags`; or none
+  std::vector<std::int64_t> differences{};  ///< seasons
+  bool logarithm = false;
+  bool direct = false;
   std::int64_t horizon = 1;
   std::int64_t ahead = 0;   ///< rows beyond the end of the table that are forecast
   std::int64_t season = 0;  ///< rows; 0: no seasonal naive forecaster
@@ -28,6 +33,7 @@ struct ForecastOptions {
   GateConstants gates{};
   double interval = 0;             ///< level of the memories' prediction intervals; 0: none
   double interval_decay = 0;       ///< of the residuals' weights; 0: the memory's own
+  std::int64_t conformal = 0;      ///< intervals are quantiles of so many errors; 0: Student's t
   bool selects_bandwidth = false;  ///< while they read, of memories with one (bandwidth.h)
 };
 
@@ -44,6 +50,9 @@ struct ForecastErrors {
   double coverage = 0;  ///< share of the rows inside
   double width = 0;     ///< mean
   double loss = 0;      ///< mean loss of all residuals so far, weighted by age (residuals.h)
+  std::int64_t intervals = 0;
+
+  double growth = 0;  ///< of recent errors beside those before; 0: none to speak of (ErrorDrift)
 };
 
 /// Forecasts of a block of rows.
@@ -83,6 +92,8 @@ class ForecastRun {
 
   /// The forecasts of the next `ahead` rows. Throws Error where a memory has read too few rows.
   Forecasts Ahead();
+  /// The same, or nothing there.
+  std::optional<Forecasts> AheadIfAny();
 
   std::vector<ForecastErrors> Errors() const;
   /// How well every method is determined; none where it is no least-squares memory. O((lags C)^3)
@@ -92,6 +103,11 @@ class ForecastRun {
   std::vector<std::optional<double>> Bandwidths() const;
   /// Does it give intervals? Naive forecasters never do.
   bool HasIntervals(std::int64_t method) const;
+  bool IsMemory(std::int64_t method) const;
+  /// That of such a method around a forecast with this margin.
+  Interval IntervalOf(std::int64_t method, double forecast, double margin) const;
+  /// Rows up to the first forecast's own, from the first that counts.
+  std::int64_t LeastRows() const;
 
   /// Everything that later rows depend on, in one file, atomically. A run resumed from it with the
   /// same options continues bit for bit. Only the errors start anew.
@@ -102,6 +118,7 @@ class ForecastRun {
 
  private:
   void Score(std::span<const double> rows, Forecasts& forecasts);
+  void CheckLogarithms(std::span<const double> rows) const;
 
   struct Sums {
     double absolute = 0;
@@ -109,6 +126,7 @@ class ForecastRun {
     double widths = 0;
     std::int64_t intervals = 0;
     std::int64_t inside = 0;
+    ErrorDrift drift{};
   };
 
   ForecastOptions options_;
@@ -117,6 +135,7 @@ class ForecastRun {
   std::vector<Forecaster> forecasters_;
   std::vector<Sums> sums_;            // [methods, C]
   std::vector<std::int64_t> scored_;  // [C]
+  std::int64_t rows_ = 0;             // read in this run
 };
 
 /// The options that a saved run had, memories included: what a resumed one takes where the user

@@ -36,6 +36,11 @@ Json OptionsJson(const ForecastOptions& options) {
     saved["interval"] = options.interval;
     saved["interval_decay"] = options.interval_decay;
   }
+  if (!options.sparse_lags.empty()) saved["sparse_lags"] = options.sparse_lags;
+  if (!options.differences.empty()) saved["differences"] = options.differences;
+  if (options.logarithm) saved["log"] = true;
+  if (options.direct) saved["strategy"] = "direct";
+  if (options.conformal != 0) saved["conformal"] = options.conformal;
   if (options.selects_bandwidth) saved["bandwidth"] = "auto";
   if (options.ahead != 0) saved["ahead"] = options.ahead;
   return saved;
@@ -54,6 +59,12 @@ ForecastOptions OptionsOf(const Json& saved) {
   options.gates.weight_decay = saved.at("weight_decay").get<double>();
   options.interval = saved.value("interval", 0.);  // absent from files without intervals
   options.interval_decay = saved.value("interval_decay", 0.);
+  using Counts = std::vector<std::int64_t>;
+  options.sparse_lags = saved.value("sparse_lags", Counts());
+  options.differences = saved.value("differences", Counts());
+  options.logarithm = saved.value("log", false);
+  options.direct = saved.contains("strategy");
+  options.conformal = saved.value("conformal", std::int64_t{0});
   options.selects_bandwidth = saved.contains("bandwidth");
   options.ahead = saved.value("ahead", std::int64_t{0});
   for (const Json& memory : saved.at("memories")) {
@@ -93,7 +104,8 @@ auto Undamaged(const std::filesystem::path& path, Call&& call) {
 }
 
 void CheckSame(const std::filesystem::path& path, const Json& given, const Json& saved) {
-  for (const char* name : {"interval", "interval_decay", "bandwidth"}) {
+  for (const char* name : {"interval", "interval_decay", "conformal", "bandwidth", "sparse_lags",
+                           "differences", "log", "strategy"}) {
     const auto of = [&](const Json& options) {
       return options.contains(name) ? options.at(name).dump() : "absent";
     };
@@ -104,6 +116,31 @@ void CheckSame(const std::filesystem::path& path, const Json& given, const Json&
     if (name == "ahead" || saved.at(name) == value) continue;  // it changes no other number
     throw Error("resume", name, saved.at(name).dump() + " as in " + path.string(), value.dump());
   }
+}
+
+// The memory whose tensors and metadata have this before their names.
+AssociativeMemory MemoryIn(const TensorFile& file, const std::string& prefix,
+                           const std::string& path) {
+  TensorFile part;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(prefix)) part.tensors.emplace(name.substr(prefix.size()), tensor);
+  }
+  for (const auto& [name, text] : file.metadata) {
+    if (name.starts_with(prefix)) part.metadata.emplace(name.substr(prefix.size()), text);
+  }
+  return AssociativeMemory::FromTensors(std::move(part), path);
+}
+
+void CheckAlike(const AssociativeMemory& memory, const AssociativeMemory& here,
+                const std::string& name) {
+  if (memory.recipe() == here.recipe() && memory.sizes().key_dim == here.sizes().key_dim &&
+      memory.sizes().value_dim == here.sizes().value_dim && memory.sizes().heads == 1) {
+    return;
+  }
+  throw Error(
+      "resume", name,
+      ToString(here.recipe()) + " with keys of " + std::to_string(here.sizes().key_dim),
+      ToString(memory.recipe()) + " with keys of " + std::to_string(memory.sizes().key_dim));
 }
 
 }  // namespace
@@ -140,9 +177,15 @@ void ForecastRun::Save(const std::filesystem::path& path) const {
       {"options", OptionsJson(options_)}, {"naive", naive}, {"forecasters", forecasters}};
 
   TensorFile file;
-  for (std::size_t i = 0; i < forecasters_.size(); ++i) {
-    const std::string prefix = Prefix(i, forecasters_.size());
-    TensorFile memory = forecasters_[i].memory().ToTensors();
+  std::vector<const AssociativeMemory*> memories;
+  for (const Forecaster& forecaster : forecasters_) {
+    for (std::int64_t i = 0; i < forecaster.memories(); ++i) {
+      memories.push_back(&forecaster.memory(i));
+    }
+  }
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const std::string prefix = Prefix(i, memories.size());
+    TensorFile memory = memories[i]->ToTensors();
     for (auto& [name, tensor] : memory.tensors) {
       file.tensors.emplace(prefix + name, std::move(tensor));
     }
@@ -159,25 +202,18 @@ void ForecastRun::Resume(const std::filesystem::path& path) {
     CheckSame(path, OptionsJson(options_), saved.at("options"));
     file.metadata.erase(std::string("extra.") + kKey);
     for (std::size_t i = 0; i < naive_.size(); ++i) naive_[i].Load(saved.at("naive").at(i));
+    std::size_t count = 0, next = 0;
+    for (const Forecaster& forecaster : forecasters_) {
+      count += static_cast<std::size_t>(forecaster.memories());
+    }
     for (std::size_t i = 0; i < forecasters_.size(); ++i) {
-      const std::string prefix = Prefix(i, forecasters_.size());
-      TensorFile part;
-      for (auto& [name, tensor] : file.tensors) {
-        if (name.starts_with(prefix)) part.tensors.emplace(name.substr(prefix.size()), tensor);
+      std::vector<AssociativeMemory> memories;
+      for (std::int64_t k = 0; k < forecasters_[i].memories(); ++k, ++next) {
+        memories.push_back(MemoryIn(file, Prefix(next, count), path.string()));
+        CheckAlike(memories.back(), forecasters_[i].memory(k),
+                   "memory " + std::to_string(next) + " of " + path.string());
       }
-      for (const auto& [name, text] : file.metadata) {
-        if (name.starts_with(prefix)) part.metadata.emplace(name.substr(prefix.size()), text);
-      }
-      AssociativeMemory memory = AssociativeMemory::FromTensors(std::move(part), path.string());
-      const AssociativeMemory& here = forecasters_[i].memory();
-      if (!(memory.recipe() == here.recipe()) || memory.sizes().key_dim != here.sizes().key_dim ||
-          memory.sizes().value_dim != here.sizes().value_dim || memory.sizes().heads != 1) {
-        throw Error(
-            "resume", "memory " + std::to_string(i) + " of " + path.string(),
-            ToString(here.recipe()) + " with keys of " + std::to_string(here.sizes().key_dim),
-            ToString(memory.recipe()) + " with keys of " + std::to_string(memory.sizes().key_dim));
-      }
-      forecasters_[i].Load(std::move(memory), saved.at("forecasters").at(i).dump());
+      forecasters_[i].Load(std::move(memories), saved.at("forecasters").at(i).dump());
     }
   });
 }

@@ -18,7 +18,12 @@ void SetMeta(const ForecastOptions& options, report::Table& table) {
   table.SetMeta("units", options.units == Units::kWindow ? "window" : "raw");
   table.SetMeta("step", options.gates.step);
   table.SetMeta("decay", options.gates.decay);
+  if (!options.sparse_lags.empty()) table.SetMetaJson("lags", options.sparse_lags);
+  if (!options.differences.empty()) table.SetMetaJson("differences", options.differences);
+  if (options.logarithm) table.SetMetaJson("log", true);
+  if (options.direct) table.SetMeta("strategy", "direct");
   if (options.interval > 0) table.SetMeta("interval", options.interval);
+  if (options.conformal > 0) table.SetMeta("interval_kind", "conformal");
   if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");
 }
 
@@ -80,53 +85,105 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
   return table;
 }
 
-report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
-                            const ForecastTail& tail) {
-  const std::size_t naive = options.season == 0 ? 1 : 2;  // methods that are no memory
-  std::vector<ForecastErrors> errors = run.Errors();
-  errors.resize(run.methods().size());  // of the first column
-  std::size_t best = errors.size();
-  for (std::size_t m = naive; m < errors.size(); ++m) {
+namespace {
+
+// Of the first column, the memory with the least error; methods().size() where none has one.
+std::size_t BestMemory(const ForecastRun& run) {
+  const std::vector<ForecastErrors> errors = run.Errors();
+  const std::size_t methods = run.methods().size();
+  std::size_t best = methods;
+  for (std::size_t m = 0; m < methods; ++m) {
+    if (!run.IsMemory(static_cast<std::int64_t>(m))) continue;
     const double error = errors[m].root_mean_square;
-    if (std::isfinite(error) && (best == errors.size() || error < errors[best].root_mean_square)) {
+    if (std::isfinite(error) && (best == methods || error < errors[best].root_mean_square)) {
       best = m;
     }
   }
+  return best;
+}
 
-  report::Chart chart{
-      .title = fmt::format("Forecasts of {}", options.columns.front()),
-      .subtitle = fmt::format("{} row{} ahead, from the last {}, learned in one pass",
-                              options.horizon, options.horizon == 1 ? "" : "s", options.lags)};
-  report::Panel& rows = chart.panels.emplace_back();
-  rows.title = "the last rows";
+std::vector<double> RowNumbers(const ForecastTail& tail, std::size_t rows) {
+  std::vector<double> numbers(rows);
+  for (std::size_t t = 0; t < rows; ++t) {
+    numbers[t] = static_cast<double>(tail.first_row) + static_cast<double>(t);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+report::Chart WatchChart(const ForecastRun& run, const ForecastOptions& options,
+                         const ForecastTail& tail, const ConditionTrace& conditions) {
+  report::Chart chart{.title = fmt::format("Forecasts of {}: do they keep what they promised?",
+                                           options.columns.front())};
+  const std::size_t best = BestMemory(run);
+  report::Panel& errors = chart.panels.emplace_back();
+  errors.title = "error: measured - forecast";
+  errors.x = {.label = "row"};
+  errors.y = {.label = options.columns.front()};
+  errors.references.push_back({.at = 0});
+  const std::size_t rows = tail.values.size() - static_cast<std::size_t>(tail.ahead);
+  if (best < run.methods().size()) {
+    report::Series series{.name = run.methods()[best], .x = RowNumbers(tail, rows)};
+    for (std::size_t t = 0; t < rows; ++t) {
+      const double forecast = tail.forecasts[best][t];
+      series.y.push_back(tail.values[t] - forecast);
+      if (options.interval == 0) continue;
+      series.low.push_back(tail.lower[best][t] - forecast);
+      series.high.push_back(tail.upper[best][t] - forecast);
+    }
+    errors.series.push_back(std::move(series));
+  }
+  report::Panel fits{.title = "condition of the fit",
+                     .x = {.label = "row"},
+                     .y = {.label = "condition", .scale = report::Scale::kLog10}};
+  const auto finite = [](double x) { return std::isfinite(x); };
+  for (std::size_t m = 0; m < conditions.conditions().size(); ++m) {
+    const std::vector<double>& values = conditions.conditions()[m];
+    if (std::none_of(values.begin(), values.end(), finite)) continue;
+    fits.series.push_back({.name = run.methods()[m], .x = conditions.rows(), .y = values});
+  }
+  if (!fits.series.empty()) chart.panels.push_back(std::move(fits));
+  return chart;
+}
+
+report::Panel RowsPanel(const ForecastRun& run, const ForecastOptions& options,
+                        const ForecastTail& tail) {
+  report::Panel rows{.title = "the last rows"};
   if (options.interval > 0) {
     rows.title += fmt::format("; band: {:g} % interval", 100 * options.interval);
   }
   rows.x = {.label = "row"};
   rows.y = {.label = options.columns.front()};
-  std::vector<double> number(tail.values.size());
-  for (std::size_t t = 0; t < number.size(); ++t) {
-    number[t] = static_cast<double>(tail.first_row) + static_cast<double>(t);
-  }
+  const std::vector<double> number = RowNumbers(tail, tail.values.size());
   rows.series.push_back({.name = "measured", .x = number, .y = tail.values, .muted = true});
-  if (best < errors.size()) {
+  const std::size_t best = BestMemory(run);
+  if (best < run.methods().size()) {
     report::Series& forecast = rows.series.emplace_back();
-    forecast = {.name = errors[best].method, .x = number, .y = tail.forecasts[best]};
+    forecast = {.name = run.methods()[best], .x = number, .y = tail.forecasts[best]};
     if (options.interval > 0) {
-      for (std::size_t t = 0; t < number.size(); ++t) {
-        forecast.low.push_back(forecast.y[t] - tail.margins[best][t]);
-        forecast.high.push_back(forecast.y[t] + tail.margins[best][t]);
-      }
+      forecast.low = tail.lower[best];
+      forecast.high = tail.upper[best];
     }
   }
-
   if (tail.ahead > 0) {
     const double last = number.back() - static_cast<double>(tail.ahead);
     rows.references.push_back({.at = last, .vertical = true, .label = "the table ends"});
     rows.title = fmt::format("last rows, next {}{}", tail.ahead,
                              rows.title.substr(std::string_view("the last rows").size()));
   }
+  return rows;
+}
 
+report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
+                            const ForecastTail& tail) {
+  std::vector<ForecastErrors> errors = run.Errors();
+  errors.resize(run.methods().size());  // of the first column
+  report::Chart chart{
+      .title = fmt::format("Forecasts of {}", options.columns.front()),
+      .subtitle = fmt::format("{} row{} ahead, from the last {}, learned in one pass",
+                              options.horizon, options.horizon == 1 ? "" : "s", options.lags)};
+  chart.panels.push_back(RowsPanel(run, options, tail));
   report::Panel& bars = chart.panels.emplace_back();
   bars.title = "error over the naive forecast's";
   bars.horizontal = true;

@@ -23,4 +23,13 @@ void SetMeta(const ForecastOptions& options, report::Table& table);
 report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& options,
                             const ForecastTail& tail);
 
+/// Its first panel alone.
+report::Panel RowsPanel(const ForecastRun& run, const ForecastOptions& options,
+                        const ForecastTail& tail);
+
+/// Errors of the best memory in the last rows, with what its intervals allowed, and the condition
+/// of every least-squares memory as rows came.
+report::Chart WatchChart(const ForecastRun& run, const ForecastOptions& options,
+                         const ForecastTail& tail, const ConditionTrace& conditions);
+
 }  // namespace ttr::experiments

@@ -37,15 +37,18 @@ class Writer {
     std::vector<std::string> fields;
     for (std::size_t t = 0; t < rows.size(); ++t) {
       const auto row = static_cast<std::int64_t>(t);
-      fields = rows[t].fields;
-      AddForecasts(run_, forecasts, row, fields);
-      text += report::CsvLine(fields) + "\n";
+      const bool is_absent = rows[t].fields.empty();
+      if (!is_absent) {
+        fields = rows[t].fields;
+        AddForecasts(run_, forecasts, row, fields);
+        text += report::CsvLine(fields) + "\n";
+        tail.fields.push_back(rows[t].fields);
+      }
       tail.values.push_back(rows[t].values[0]);
       for (std::int64_t m = 0; m < methods; ++m) {
         tail.forecasts[m].push_back(forecasts.At(m, row)[0]);
-        tail.margins[m].push_back(forecasts.Margin(m, row)[0]);
+        tail.AddBounds(run_, m, forecasts.At(m, row)[0], forecasts.Margin(m, row)[0]);
       }
-      tail.fields.push_back(rows[t].fields);
       if (tail.fields.size() > ForecastTail::kStamps) tail.fields.pop_front();
     }
     return text;
@@ -56,18 +59,33 @@ class Writer {
   std::vector<std::string> header_;
 };
 
+// Nothing of it is known.
+TableRow AbsentRow(const TableRow& like) {
+  TableRow row{.fields = {}, .values = like.values};
+  std::fill(row.values.begin(), row.values.end(), std::nan(""));
+  return row;
+}
+
 // Keeps the last rows only. It cuts now and then, for a cut costs as much as what is kept.
 void Cut(ForecastTail& tail, std::size_t most) {
   if (tail.values.size() <= most) return;
   const auto gone = static_cast<std::ptrdiff_t>(tail.values.size() - ForecastTail::kRows);
   tail.values.erase(tail.values.begin(), tail.values.begin() + gone);
-  for (auto* of_methods : {&tail.forecasts, &tail.margins}) {
+  for (auto* of_methods : {&tail.forecasts, &tail.lower, &tail.upper}) {
     for (auto& series : *of_methods) series.erase(series.begin(), series.begin() + gone);
   }
   tail.first_row += gone;
 }
 
 }  // namespace
+
+void ForecastTail::AddBounds(const ForecastRun& run, std::int64_t method, double forecast,
+                             double margin) {
+  const Interval bounds = run.HasIntervals(method) ? run.IntervalOf(method, forecast, margin)
+                                                   : Interval{std::nan(""), std::nan("")};
+  lower[method].push_back(bounds.lower);
+  upper[method].push_back(bounds.upper);
+}
 
 void AddForecasts(const ForecastRun& run, Forecasts& forecasts, std::int64_t row,
                   std::vector<std::string>& fields) {
@@ -79,7 +97,8 @@ void AddForecasts(const ForecastRun& run, Forecasts& forecasts, std::int64_t row
       fields.push_back(forecasts.Made(m, row, c) ? report::ExactReal(forecast) : std::string());
       if (!run.HasIntervals(m)) continue;
       const double margin = forecasts.Margin(m, row)[c];
-      for (const double bound : {forecast - margin, forecast + margin}) {
+      const auto [lower, upper] = run.IntervalOf(m, forecast, margin);
+      for (const double bound : {lower, upper}) {
         fields.push_back(std::isnan(margin) ? std::string() : report::ExactReal(bound));
       }
     }
@@ -108,7 +127,8 @@ ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
   Writer writer(table, run);
   ForecastTail tail;
   tail.forecasts.resize(run.methods().size());
-  tail.margins.resize(run.methods().size());
+  tail.lower.resize(run.methods().size());
+  tail.upper.resize(run.methods().size());
   write(writer.Header());
   std::vector<TableRow> rows;
   bool more = true;
@@ -116,6 +136,8 @@ ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
     rows.clear();
     TableRow row;
     while (static_cast<std::int64_t>(rows.size()) < options.block && (more = table.Next(row))) {
+      const std::int64_t absent = options.clock ? options.clock->AbsentBefore(row) : 0;
+      rows.insert(rows.end(), static_cast<std::size_t>(absent), AbsentRow(row));
       rows.push_back(row);
     }
     if (rows.empty()) break;

@@ -10,6 +10,7 @@
 
 #include "experiments/data/table.h"
 #include "experiments/real/forecast.h"
+#include "experiments/real/row_clock.h"
 
 namespace ttr::experiments {
 
@@ -19,16 +20,21 @@ struct ForecastTail {
   static constexpr std::size_t kRows = 400;
   static constexpr std::size_t kStamps = 100;
 
-  std::int64_t first_row = 1;                   // number of the first row in it
-  std::vector<double> values;                   // as measured, NaN where missing
-  std::vector<std::vector<double>> forecasts;   // of each method
-  std::vector<std::vector<double>> margins;     // half the widths of their intervals
+  std::int64_t first_row = 1;                  // number of the first row in it
+  std::vector<double> values;                  // as measured, NaN where missing
+  std::vector<std::vector<double>> forecasts;  // of each method
+  std::vector<std::vector<double>> lower;      // bounds of their intervals, NaN where there is none
+  std::vector<std::vector<double>> upper;
   std::deque<std::vector<std::string>> fields;  // of the last kStamps rows, every column
   std::int64_t ahead = 0;                       // rows at the end that the table does not have
+
+  /// One more row of a method's bounds.
+  void AddBounds(const ForecastRun& run, std::int64_t method, double forecast, double margin);
 };
 
 struct ForecastTableOptions {
-  std::int64_t block = 512;  ///< rows taken together; 1 for a live stream
+  std::int64_t block = 512;   ///< rows taken together; 1 for a live stream
+  RowClock* clock = nullptr;  ///< rows that it misses are read, too, as missing values
   /// Called after every block with the number of its rows.
   std::function<void(std::int64_t)> progress{};
 };
@@ -45,7 +51,8 @@ std::vector<std::string> ForecastNames(const ForecastRun& run,
 /// header first, then as many rows as the table has. A row is the table's own fields, then one
 /// column a method: METHOD, or with several chosen columns `COLUMN METHOD`; where the run gives
 /// intervals each memory's is followed by `METHOD.lower` and `METHOD.upper`. What is not there is
-/// an empty field. Lines of a block come together, each before the next block is read.
+/// an empty field. Lines of a block come together, each before the next block is read. Absent rows
+/// (`clock`) are read and have no line.
 ///
 /// Throws Error where the table has a column of such a name already.
 ForecastTail ForecastTable(TableReader& table, ForecastRun& run,

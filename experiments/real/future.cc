@@ -39,9 +39,14 @@ std::optional<TimeColumn> FindTime(const TableReader& table, const ForecastTail&
 }  // namespace
 
 Future MakeFuture(ForecastRun& run, const ForecastOptions& options, const TableReader& table,
-                  const ForecastTail& tail) {
+                  const ForecastTail& tail, const RowClock& clock) {
   Future future{.forecasts = run.Ahead()};
-  const std::optional<TimeColumn> time = FindTime(table, tail);
+  std::optional<TimeColumn> time;
+  if (const auto steps = clock.Last()) {
+    time = {.column = clock.column(), .steps = *steps};
+  } else {
+    time = FindTime(table, tail);
+  }
   if (time) {
     future.time = table.header()[time->column];
     future.time_column = time->column;
@@ -67,33 +72,45 @@ std::string FutureLines(const ForecastRun& run, const ForecastOptions& options,
   return text;
 }
 
-report::Table FutureTable(const ForecastRun& run, const ForecastOptions& options, Future& future) {
-  report::Table table(
-      fmt::format("Forecasts of the next {} row{}", options.ahead, options.ahead == 1 ? "" : "s"));
-  table.AddText(future.time);
+void AddFutureColumns(const ForecastRun& run, const ForecastOptions& options,
+                      report::Table& table) {
   for (const std::string& name : ForecastNames(run, options.columns)) {
     table.AddReal(name, 6, "", report::RealFormat::kSignificant);
   }
+}
+
+void AddFutureRows(const ForecastRun& run, const ForecastOptions& options, Future& future,
+                   const std::vector<report::Cell>& first, report::Table& table) {
   const auto methods = static_cast<std::int64_t>(run.methods().size());
   const auto columns = static_cast<std::int64_t>(options.columns.size());
   const auto cell = [](double number, bool there) {
     return there ? report::Cell(number) : report::Cell();
   };
   for (std::int64_t k = 0; k < options.ahead; ++k) {
-    std::vector<report::Cell> cells = {future.times[k]};
+    std::vector<report::Cell> cells = first;
+    cells.emplace_back(future.times[k]);
     for (std::int64_t c = 0; c < columns; ++c) {
       for (std::int64_t m = 0; m < methods; ++m) {
         const double forecast = future.forecasts.At(m, k)[c];
         cells.push_back(cell(forecast, future.forecasts.Made(m, k, c)));
         if (!run.HasIntervals(m)) continue;
         const double margin = future.forecasts.Margin(m, k)[c];
-        for (const double bound : {forecast - margin, forecast + margin}) {
+        const auto [lower, upper] = run.IntervalOf(m, forecast, margin);
+        for (const double bound : {lower, upper}) {
           cells.push_back(cell(bound, !std::isnan(margin)));
         }
       }
     }
     table.AddRow(std::move(cells));
   }
+}
+
+report::Table FutureTable(const ForecastRun& run, const ForecastOptions& options, Future& future) {
+  report::Table table(
+      fmt::format("Forecasts of the next {} row{}", options.ahead, options.ahead == 1 ? "" : "s"));
+  table.AddText(future.time);
+  AddFutureColumns(run, options, table);
+  AddFutureRows(run, options, future, {}, table);
   SetMeta(options, table);
   table.SetMeta("ahead", options.ahead);
   if (future.time_column >= 0) table.SetMeta("spacing", future.spacing);
@@ -107,7 +124,8 @@ void Extend(ForecastTail& tail, const ForecastRun& run, Future& future) {
     for (std::size_t m = 0; m < run.methods().size(); ++m) {
       const auto method = static_cast<std::int64_t>(m);
       tail.forecasts[m].push_back(future.forecasts.At(method, k)[0]);
-      tail.margins[m].push_back(future.forecasts.Margin(method, k)[0]);
+      tail.AddBounds(run, method, future.forecasts.At(method, k)[0],
+                     future.forecasts.Margin(method, k)[0]);
     }
   }
 }

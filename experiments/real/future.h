@@ -19,11 +19,12 @@ struct Future {
   Forecasts forecasts;               ///< [methods, ahead, C]
 };
 
-/// The next `ahead` rows of a table that `run` has read to its end. Time goes on in the first
+/// The next `ahead` rows of a table that `run` has read to its end. Time goes on by `clock`, where
+/// that has a column; else in the first
 /// column that is not forecast and whose last stamps are dates spaced evenly, else in the first of
 /// numbers spaced evenly (time_steps.h); else rows are numbered, from 1 for the table's first.
 Future MakeFuture(ForecastRun& run, const ForecastOptions& options, const TableReader& table,
-                  const ForecastTail& tail);
+                  const ForecastTail& tail, const RowClock& clock = {});
 
 /// Its rows as lines that follow those of ForecastTable(): of the table's own fields only the time
 /// is known.
@@ -32,6 +33,11 @@ std::string FutureLines(const ForecastRun& run, const ForecastOptions& options,
 
 /// A line a row: its time, then what ForecastTable() calls its forecasts.
 report::Table FutureTable(const ForecastRun& run, const ForecastOptions& options, Future& future);
+
+/// The same in parts: columns of forecasts, and rows with these cells before their times.
+void AddFutureColumns(const ForecastRun& run, const ForecastOptions& options, report::Table& table);
+void AddFutureRows(const ForecastRun& run, const ForecastOptions& options, Future& future,
+                   const std::vector<report::Cell>& first, report::Table& table);
 
 /// Rows to come of the first column behind those that a chart shows.
 void Extend(ForecastTail& tail, const ForecastRun& run, Future& future);

@@ -111,13 +111,17 @@ bool IsColumn(const std::string& wanted, const Fields& names) {
   return error == std::errc() && stop == end && number >= 1 && number <= names.size();
 }
 
-std::string NearestName(const std::string& wanted, const Fields& names) {
+}  // namespace
+
+std::string NearestName(const std::string& wanted, const std::vector<std::string>& names) {
   const auto nearest = std::min_element(
       names.begin(), names.end(),
       [&](const auto& a, const auto& b) { return Distance(wanted, a) < Distance(wanted, b); });
   // A third of the letters may be wrong.
   return 3 * Distance(wanted, *nearest) <= std::max(wanted.size(), nearest->size()) ? *nearest : "";
 }
+
+namespace {
 
 std::string SeparatorHint(char separator) {
   if (separator == '\t') return "; its fields are separated by tabs: --separator $'\\t'";

@@ -33,6 +33,9 @@ class RecordingBuffer : public std::streambuf {
   std::string beginning_;
 };
 
+/// The name that was likely meant; empty where none is near.
+std::string NearestName(const std::string& wanted, const std::vector<std::string>& names);
+
 /// Behind the message of an error, "; ...": another separator, decimal commas, a missing header, or
 /// the column whose name is nearest. Nothing where none of these is seen in the table's beginning.
 std::string TableHint(std::string_view beginning, const TableOptions& options);

@@ -126,6 +126,129 @@ std::optional<TimeSteps> TimeSteps::Of(std::span<const std::string> stamps) {
   return day_first ? day_first : month_first;
 }
 
+namespace {
+
+// What most of them are, the smallest of several.
+std::int64_t MostCommon(std::vector<std::int64_t> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  std::int64_t best = 0;
+  std::ptrdiff_t most = 0;
+  for (auto one = numbers.begin(); one != numbers.end();) {
+    const auto end = std::upper_bound(one, numbers.end(), *one);
+    if (end - one > most) {
+      most = end - one;
+      best = *one;
+    }
+    one = end;
+  }
+  return best;
+}
+
+template <class Value>
+std::int64_t CommonestStep(const std::vector<Stamp>& stamps, Value value) {
+  std::vector<std::int64_t> steps;
+  for (std::size_t i = 1; i < stamps.size(); ++i) {
+    steps.push_back(value(stamps[i]) - value(stamps[i - 1]));
+  }
+  return MostCommon(std::move(steps));
+}
+
+// Monday to Friday alone, and not every day of the week.
+bool AreMostlyWeekdays(const std::vector<Stamp>& stamps) {
+  bool over_weekend = false;
+  for (std::size_t i = 0; i < stamps.size(); ++i) {
+    if (Weekday(stamps[i].days) > 5 || stamps[i].units != stamps[0].units) return false;
+    over_weekend = over_weekend || (i > 0 && stamps[i].days - stamps[i - 1].days == 3);
+  }
+  return over_weekend;
+}
+
+// From Monday to Friday, between two days of these.
+std::int64_t WeekdaysBetween(std::int64_t from, std::int64_t to) {
+  const std::int64_t weeks = (to - from) / 7;
+  std::int64_t count = 5 * weeks;
+  for (std::int64_t day = from + 7 * weeks; day < to; ++day) {
+    count += Weekday(day + 1) <= 5 ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::optional<TimeSteps> TimeSteps::ReadMost(std::span<const std::string> texts, Order order) {
+  std::vector<Stamp> stamps;
+  for (const std::string& text : texts) {
+    const std::optional<Stamp> stamp = ParseStamp(text, order);
+    if (!stamp || (!stamps.empty() && !stamp->IsLike(stamps[0]))) return std::nullopt;
+    if (!stamps.empty() && Moment(*stamp) <= Moment(stamps.back())) return std::nullopt;
+    stamps.push_back(*stamp);
+  }
+  TimeSteps steps;
+  steps.last_ = stamps.back();
+  const bool is_date = order != Order::kNumber;
+  steps.day_ = is_date ? CommonDay(stamps) : 0;
+  steps.step_ = CommonestStep(stamps, Months);
+  steps.kind_ = Kind::kMonths;
+  if (steps.day_ == 0 || steps.step_ == 0) {
+    steps.step_ = CommonestStep(stamps, Moment);
+    const bool daily = is_date && steps.step_ == UnitsADay(stamps[0]);
+    steps.kind_ = daily && AreMostlyWeekdays(stamps) ? Kind::kWeekdays : Kind::kFixed;
+  }
+  std::size_t regular = 0;
+  for (std::size_t i = 1; i < stamps.size(); ++i) {
+    regular += steps.Steps(stamps[i - 1], stamps[i]) == 1 ? 1 : 0;
+  }
+  if (2 * regular < stamps.size() - 1) return std::nullopt;
+  return steps;
+}
+
+std::optional<TimeSteps> TimeSteps::OfMost(std::span<const std::string> stamps, bool numbers) {
+  if (stamps.size() < 2) return std::nullopt;
+  if (auto steps = ReadMost(stamps, Order::kYearFirst)) return steps;
+  if (numbers) {
+    if (auto steps = ReadMost(stamps, Order::kNumber)) return steps;
+  }
+  auto day_first = ReadMost(stamps, Order::kDayFirst);
+  auto month_first = ReadMost(stamps, Order::kMonthFirst);
+  if (day_first && month_first) return std::nullopt;
+  return day_first ? day_first : month_first;
+}
+
+std::int64_t TimeSteps::Steps(const Stamp& from, const Stamp& to) const {
+  const auto whole = [](std::int64_t apart, std::int64_t step) {
+    return apart > 0 && apart % step == 0 ? apart / step : 0;
+  };
+  if (kind_ == Kind::kFixed) return whole(Moment(to) - Moment(from), step_);
+  if (from.units != to.units || to.days <= from.days) return 0;
+  if (kind_ == Kind::kMonths) {
+    const auto fits = [&](const Stamp& stamp) {
+      return Day(stamp) == std::min(day_, LastDay(Months(stamp)));
+    };
+    return fits(from) && fits(to) ? whole(Months(to) - Months(from), step_) : 0;
+  }
+  return Weekday(from.days) <= 5 && Weekday(to.days) <= 5 ? WeekdaysBetween(from.days, to.days) : 0;
+}
+
+bool TimeSteps::Reads(const std::string& text) const {
+  const std::optional<Stamp> stamp = ParseStamp(text, last_.order);
+  return stamp && stamp->IsLike(last_);
+}
+
+std::int64_t TimeSteps::Between(const std::string& from, const std::string& to) const {
+  if (!Reads(from) || !Reads(to)) return 0;
+  return Steps(*ParseStamp(from, last_.order), *ParseStamp(to, last_.order));
+}
+
+bool TimeSteps::Rises(const std::string& from, const std::string& to) const {
+  return Moment(*ParseStamp(from, last_.order)) < Moment(*ParseStamp(to, last_.order));
+}
+
+TimeSteps TimeSteps::Behind(const std::string& last) const {
+  TimeSteps steps = *this;
+  steps.last_ = *ParseStamp(last, last_.order);
+  return steps;
+}
+
 std::string TimeSteps::After(std::int64_t steps) const {
   Stamp stamp = last_;
   switch (kind_) {

@@ -44,6 +44,20 @@ class TimeSteps {
   /// are uneven.
   static std::optional<TimeSteps> Of(std::span<const std::string> stamps);
 
+  /// Steps between dates, or between numbers where those will do, that rise and of which some may
+  /// be absent: what most neighbours have between them, two or more. Absent where fewer than half
+  /// have that, or a stamp is none.
+  static std::optional<TimeSteps> OfMost(std::span<const std::string> stamps, bool numbers);
+
+  /// From one stamp to a later one; 0 where that is no whole number of them, or a text is no stamp.
+  std::int64_t Between(const std::string& from, const std::string& to) const;
+  /// Does `from` lie before `to`? Both are stamps.
+  bool Rises(const std::string& from, const std::string& to) const;
+  /// The same steps behind another last stamp.
+  TimeSteps Behind(const std::string& last) const;
+  /// Is it a stamp as the others are?
+  bool Reads(const std::string& text) const;
+
   /// The stamp `steps` after the last one.
   std::string After(std::int64_t steps) const;
   /// "1 week", "2 months", "15 minutes", "weekdays"; "1" for numbers.
@@ -55,6 +69,8 @@ class TimeSteps {
   enum class Kind { kFixed, kMonths, kWeekdays };
 
   static std::optional<TimeSteps> Read(std::span<const std::string> stamps, Stamp::Order order);
+  static std::optional<TimeSteps> ReadMost(std::span<const std::string> stamps, Stamp::Order order);
+  std::int64_t Steps(const Stamp& from, const Stamp& to) const;
 
   Stamp last_;
   Kind kind_ = Kind::kFixed;

@@ -43,6 +43,14 @@ struct ForecasterOptions {
   /// Seasons s of differences x_t - x_{t-s}, one behind the other, that the memory reads in place
   /// of the rows; forecasts, errors and intervals are of the rows all the same. Horizon 1 alone.
   std::vector<std::int64_t> differences{};
+  /// Logarithms of the rows are read, all above 0; forecasts are exponentials, so they are medians.
+  bool logarithm = false;
+  /// A memory for each of the rows 1 .. `horizon` ahead, with errors of its own; else one for the
+  /// rows `horizon` ahead.
+  bool direct = false;
+  /// Columns that are known before their row and join its window in the key (calendars, plans,
+  /// weather forecasts). Horizon 1, no differences.
+  std::int64_t exogenous = 0;
   std::int64_t ahead = 0;  ///< rows ahead up to which errors are measured, if that is more
   Units units = Units::kWindow;
   GateConstants gates{};
@@ -62,9 +70,11 @@ struct FitQuality {
   double condition = 0;  ///< AssociativeMemory::Condition()
 };
 
-namespace forecasting {
-class MemoryForecaster;
-}
+/// Between these a value is expected.
+struct Interval {
+  double lower = 0;
+  double upper = 0;
+};
 
 class Forecaster {
  public:
@@ -81,20 +91,34 @@ class Forecaster {
   std::int64_t rows() const;
 
   /// Reads a row [C], NaN where missing. Writes the forecast of this row, made `horizon` rows ago,
-  /// and half the width of its interval [C]; false, and NaN there, where none was made. `margin`
-  /// may be empty.
-  bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {});
+  /// and half the width of its interval [C], of logarithms where those are read (`IntervalOf`);
+  /// false, and NaN there, where none was made. `margin` may be empty. Error: 0 or less where
+  /// logarithms are read.
+  ///
+  /// `known` has the exogenous columns [m, E] of this row and of as many later ones as they are
+  /// known of, m >= 1: errors beyond the horizon are measured where those of `ahead` rows are.
+  bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {},
+            std::span<const double> known = {});
 
   /// Writes the forecasts of the next n rows [n, C] and half the widths of their intervals [n, C],
   /// NaN where there is none, or empty: the first `horizon` as they were made, all others by
-  /// recursion. False, and NaN, before there were lags + horizon - 1 rows.
-  bool Ahead(std::span<double> forecasts, std::span<double> margins = {});
+  /// recursion. False, and NaN, before there were lags + horizon - 1 rows. `known` has the
+  /// exogenous columns of these rows [n, E].
+  bool Ahead(std::span<double> forecasts, std::span<double> margins = {},
+             std::span<const double> known = {});
 
   /// Half the widths of the intervals of the next n rows [n, C] at any level, by the errors up to
   /// now; NaN where nobody has measured them.
   void Margins(double level, std::span<double> margins);
 
-  const AssociativeMemory& memory() const;
+  /// The interval around a forecast, of half its width as the calls above write it.
+  Interval IntervalOf(double forecast, double margin) const;
+
+  /// One, or with `direct` one for each of the rows 1 .. `horizon` ahead.
+  std::int64_t memories() const;
+  const AssociativeMemory& memory(std::int64_t i) const;
+  /// That of the rows `horizon` ahead.
+  const AssociativeMemory& memory() const { return memory(memories() - 1); }
   /// None where the memory carries no Gram matrix. O((lags C)^3).
   std::optional<FitQuality> Quality() const;
   /// The bandwidth in use; none where none is selected.
@@ -104,14 +128,15 @@ class Forecaster {
   /// How many of them count: (sum w)^2 / sum w^2.
   double EffectiveErrors(std::int64_t column) const;
 
-  /// All beside the memory itself, as JSON.
+  /// All beside the memories themselves, as JSON.
   std::string Save() const;
   /// Takes over what was saved, of a forecaster with the same recipe and options, which then goes
   /// on bit for bit. Error: what is damaged, or of other sizes.
-  void Load(AssociativeMemory memory, std::string_view saved);
+  void Load(std::vector<AssociativeMemory> memories, std::string_view saved);
 
  private:
-  std::unique_ptr<forecasting::MemoryForecaster> own_;
+  struct Own;
+  std::unique_ptr<Own> own_;
 };
 
 }  // namespace ttr

@@ -46,5 +46,23 @@ def test_it_is_validated_and_fitted_as_others_are() -> None:
     first = found[(found["unique_id"] == "s5")].sort_values(["cutoff", "ds"]).iloc[0]
     before = StreamingForecaster(lags=4).fit(cut[:-4])
     assert first["memory"] == before.forecast()[0, 0]
-    with pytest.raises(ValueError, match="X must be None"):
-        MemoryModel(lags=4).fit(cut, np.ones((len(cut), 1)))
+    with pytest.raises(ValueError, match="X must be given for the 2 rows to come"):
+        MemoryModel(lags=4).fit(cut, np.ones((len(cut), 1))).predict(2)
+
+
+def test_further_columns_are_exogenous() -> None:
+    frame = table()
+    frame["sun"] = np.random.default_rng(0).standard_normal(len(frame))
+    frame["y"] += 10 * frame["sun"]
+    last = frame.groupby("unique_id").tail(3)
+    read = frame.drop(last.index)
+    ahead = StatsForecast(models=[MemoryModel(lags=4)], freq=1).forecast(
+        df=read, h=3, X_df=last.drop(columns="y"), level=[80]
+    )
+    whole = StreamingForecaster(lags=4, ahead=3).fit_panel(read, X=["sun"]).forecast(3, 0.8, X=last)
+    both = ahead.merge(whole, on=["unique_id", "ds"], suffixes=("", "-panel"))
+    assert len(both) == len(last)
+    for name in ("", "-lo-80"):
+        np.testing.assert_array_equal(
+            both[f"StreamingForecaster{name}"], both[f"StreamingForecaster{name}-panel"]
+        )

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,17 +48,49 @@ class SharedForecaster {
   Forecaster forecaster_;
 };
 
-/// A table of [n, C] numbers in double precision, and the forecasts of its rows.
+/// [n, columns] numbers in double precision.
+Array ReadRows(const char* name, std::int64_t columns, nb::handle rows) {
+  Array array = ReadArray("read", name, rows, true);
+  if (array.view.rank() != 2 || array.view.size(1) != columns) {
+    throw Error("read", name, "of shape [n, " + std::to_string(columns) + "]", "of another shape");
+  }
+  if (array.view.dtype() != DType::kFloat64 || !array.view.contiguous()) {
+    array.copy = Tensor::Copy(array.view, DType::kFloat64);
+    array.view = array.copy.view();
+  }
+  return array;
+}
+
+/// Exogenous columns [n, E] of rows; nothing where there are none.
+class Known {
+ public:
+  Known(std::int64_t columns, nb::handle rows) : columns_(columns) {
+    if (!rows.is_none()) rows_ = ReadRows("known", columns, rows);
+    if (rows.is_none() && columns > 0) {
+      throw Error("read", "known", "the exogenous columns", "None");
+    }
+  }
+
+  std::int64_t rows() const { return rows_ ? rows_->view.size(0) : 0; }
+  /// From this row on.
+  std::span<const double> From(std::int64_t row) const {
+    if (!rows_) return {};
+    return {rows_->view.as<const double>() + row * columns_,
+            static_cast<std::size_t>((rows() - row) * columns_)};
+  }
+
+ private:
+  std::int64_t columns_;
+  std::optional<Array> rows_;
+};
+
+/// A table of rows [n, C], exogenous columns of these and of rows to come, and the forecasts.
 class Table {
  public:
-  Table(std::int64_t columns, nb::handle rows) : rows_(ReadArray("read", "rows", rows, true)) {
-    if (rows_.view.rank() != 2 || rows_.view.size(1) != columns) {
-      throw Error("read", "rows", "of shape [n, " + std::to_string(columns) + "]",
-                  "of another shape");
-    }
-    if (rows_.view.dtype() != DType::kFloat64 || !rows_.view.contiguous()) {
-      rows_.copy = Tensor::Copy(rows_.view, DType::kFloat64);
-      rows_.view = rows_.copy.view();
+  Table(const ForecasterOptions& options, nb::handle rows, nb::handle known)
+      : rows_(ReadRows("rows", options.columns, rows)), known_(options.exogenous, known) {
+    if (options.exogenous > 0 && known_.rows() < rows_.view.size(0)) {
+      throw Error("read", "known", "of as many rows as the table", "of fewer");
     }
     forecasts_ = NewArray(DType::kFloat64, rows_.view.shape());
     room_ = WriteArray("read", "forecasts", forecasts_);
@@ -70,33 +103,36 @@ class Table {
     for (std::int64_t t = 0; t < rows_.view.size(0); ++t) {
       const auto width = static_cast<std::size_t>(columns);
       forecaster.Next({rows_.view.as<const double>() + t * columns, width},
-                      {room_.view.as<double>() + t * columns, width});
+                      {room_.view.as<double>() + t * columns, width}, {}, known_.From(t));
     }
   }
 
  private:
   Array rows_;
+  Known known_;
   nb::object forecasts_;
   Array room_;
 };
 
-nb::object Read(SharedForecaster& self, nb::handle rows) {
-  const Table table(self.columns(), rows);
+nb::object Read(SharedForecaster& self, nb::handle rows, nb::handle known) {
+  const Table table(self.forecaster().options(), rows, known);
   const Unlocked unlocked(self.turn());
   table.ReadBy(self.forecaster());
   return table.forecasts();
 }
 
-nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, nb::handle threads) {
-  if (forecasters.size() != tables.size()) {
-    throw Error("read_all", "tables", "as many as forecasters", std::to_string(tables.size()));
+nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, const nb::list& known,
+                 nb::handle threads) {
+  if (forecasters.size() != tables.size() || known.size() != tables.size()) {
+    throw Error("read_all", "tables and known", "as many as forecasters",
+                std::to_string(tables.size()) + " and " + std::to_string(known.size()));
   }
   std::vector<SharedForecaster*> readers;
   std::vector<Table> read;
   nb::list forecasts;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     readers.push_back(nb::cast<SharedForecaster*>(forecasters[i]));
-    read.emplace_back(readers.back()->columns(), tables[i]);
+    read.emplace_back(readers.back()->forecaster().options(), tables[i], known[i]);
     forecasts.append(read.back().forecasts());
   }
   Executor& executor = ExecutorFor(threads);
@@ -110,14 +146,46 @@ nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, nb::handle
   return forecasts;
 }
 
-/// A new array [rows, C], and what fills it without the GIL.
-template <class Fill>
-nb::object Filled(const SharedForecaster& self, std::int64_t rows, Fill&& fill) {
-  const nb::object array = NewArray(DType::kFloat64, Shape{rows, self.columns()});
-  const Array room = WriteArray("forecast", "rows", array);
+/// New arrays [rows, C] of numbers.
+class Rows {
+ public:
+  Rows(const SharedForecaster& self, std::int64_t rows)
+      : array_(NewArray(DType::kFloat64, Shape{rows, self.columns()})),
+        room_(WriteArray("forecast", "rows", array_)),
+        size_(static_cast<std::size_t>(rows * self.columns())) {}
+
+  const nb::object& array() const { return array_; }
+  std::span<double> room() const { return {room_.view.as<double>(), size_}; }
+
+ private:
+  nb::object array_;
+  Array room_;
+  std::size_t size_;
+};
+
+nb::object Ahead(SharedForecaster& self, std::int64_t rows, nb::handle known) {
+  const Known given(self.forecaster().options().exogenous, known);
+  const Rows forecasts(self, rows);
   const Unlocked unlocked(self.turn());
-  fill(std::span(room.view.as<double>(), static_cast<std::size_t>(rows * self.columns())));
-  return array;
+  self.forecaster().Ahead(forecasts.room(), {}, given.From(0));
+  return forecasts.array();
+}
+
+nb::tuple Bounds(SharedForecaster& self, double level, std::int64_t rows, nb::handle known) {
+  const Known given(self.forecaster().options().exogenous, known);
+  const Rows forecasts(self, rows), lower(self, rows), upper(self, rows);
+  {
+    const Unlocked unlocked(self.turn());
+    Forecaster& forecaster = self.forecaster();
+    forecaster.Ahead(forecasts.room(), {}, given.From(0));
+    forecaster.Margins(level, upper.room());
+    for (std::size_t i = 0; i < forecasts.room().size(); ++i) {
+      const Interval bounds = forecaster.IntervalOf(forecasts.room()[i], upper.room()[i]);
+      lower.room()[i] = bounds.lower;
+      upper.room()[i] = bounds.upper;
+    }
+  }
+  return nb::make_tuple(lower.array(), upper.array());
 }
 
 ForecasterOptions OptionsFrom(std::int64_t columns, const nb::dict& given) {
@@ -131,6 +199,9 @@ ForecasterOptions OptionsFrom(std::int64_t columns, const nb::dict& given) {
           .horizon = count("horizon"),
           .sparse_lags = counts("sparse_lags"),
           .differences = counts("differences"),
+          .logarithm = nb::cast<bool>(given["logarithm"]),
+          .direct = nb::cast<bool>(given["direct"]),
+          .exogenous = count("exogenous"),
           .ahead = count("ahead"),
           .units = nb::cast<bool>(given["raw"]) ? Units::kRaw : Units::kWindow,
           .gates = {.step = number("step"),
@@ -148,6 +219,9 @@ nb::dict OptionsOf(const ForecasterOptions& options) {
   given["horizon"] = options.horizon;
   given["sparse_lags"] = options.sparse_lags;
   given["differences"] = options.differences;
+  given["logarithm"] = options.logarithm;
+  given["direct"] = options.direct;
+  given["exogenous"] = options.exogenous;
   given["ahead"] = options.ahead;
   given["raw"] = options.units == Units::kRaw;
   given["step"] = options.gates.step;
@@ -162,31 +236,43 @@ nb::dict OptionsOf(const ForecasterOptions& options) {
 using Texts = std::map<std::string, std::string>;
 
 nb::tuple GetState(const SharedForecaster& self) {
-  TensorFile file;
+  std::vector<TensorFile> files;
   std::string saved;
   {
     const Unlocked unlocked(self.turn());
-    file = self.forecaster().memory().ToTensors();
+    for (std::int64_t i = 0; i < self.forecaster().memories(); ++i) {
+      files.push_back(self.forecaster().memory(i).ToTensors());
+    }
     saved = self.forecaster().Save();
   }
-  nb::dict tensors;
-  for (const auto& [name, tensor] : file.tensors) tensors[name.c_str()] = CopyArray(tensor.view());
-  return nb::make_tuple(self.columns(), OptionsOf(self.forecaster().options()), file.metadata,
-                        tensors, saved);
+  nb::list memories;
+  for (const TensorFile& file : files) {
+    nb::dict tensors;
+    for (const auto& [name, tensor] : file.tensors) {
+      tensors[name.c_str()] = CopyArray(tensor.view());
+    }
+    memories.append(nb::make_tuple(file.metadata, tensors));
+  }
+  return nb::make_tuple(self.columns(), OptionsOf(self.forecaster().options()), memories, saved);
 }
 
 void SetState(SharedForecaster& self, const nb::tuple& state) {
-  TensorFile file;
-  file.metadata = nb::cast<Texts>(state[2]);
-  for (const auto& [name, value] : nb::borrow<nb::dict>(state[3])) {
-    file.tensors.emplace(nb::cast<std::string>(name),
-                         Tensor::Copy(ReadArray("Forecaster", "state", value).view));
+  std::vector<AssociativeMemory> memories;
+  for (const nb::handle saved : nb::borrow<nb::list>(state[2])) {
+    const auto parts = nb::cast<nb::tuple>(saved);
+    TensorFile file;
+    file.metadata = nb::cast<Texts>(parts[0]);
+    for (const auto& [name, value] : nb::borrow<nb::dict>(parts[1])) {
+      file.tensors.emplace(nb::cast<std::string>(name),
+                           Tensor::Copy(ReadArray("Forecaster", "state", value).view));
+    }
+    memories.push_back(AssociativeMemory::FromTensors(std::move(file), "a pickle"));
   }
-  auto memory = AssociativeMemory::FromTensors(std::move(file), "a pickle");
-  const Recipe recipe = memory.recipe();
+  if (memories.empty()) throw Error("Forecaster", "state", "of a memory or more", "of none");
+  const Recipe recipe = memories[0].recipe();
   Forecaster forecaster(
       recipe, OptionsFrom(nb::cast<std::int64_t>(state[0]), nb::cast<nb::dict>(state[1])));
-  forecaster.Load(std::move(memory), nb::cast<std::string>(state[4]));
+  forecaster.Load(std::move(memories), nb::cast<std::string>(state[3]));
   new (&self) SharedForecaster(std::move(forecaster));
 }
 
@@ -206,28 +292,20 @@ are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)")
           nb::arg("recipe"), nb::arg("columns"), nb::arg("options"),
           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, columns: int, "
                   "**options: typing.Any) -> None"),
-          R"(lags, horizon, ahead, conformal: counts; sparse_lags, differences: of counts; raw: units;
+          R"(lags, horizon, ahead, exogenous, conformal: counts; sparse_lags, differences: of counts; raw: units; logarithm, direct: bool;
 step, decay, momentum, weight_decay, interval_decay: numbers. KeyError: one that is missing.)")
       .def(
-          "read", &Read, nb::arg("rows"), nb::sig("def read(self, rows: object) -> " TTR_ARRAY),
-          "Reads [n, C], NaN where missing. Returns the forecasts of these rows as they were made.")
-      .def(
-          "ahead",
-          [](F& self, std::int64_t rows) {
-            return Filled(self, rows,
-                          [&](std::span<double> room) { self.forecaster().Ahead(room); });
-          },
-          nb::arg("rows"), nb::sig("def ahead(self, rows: int) -> " TTR_ARRAY),
-          "The forecasts of the next rows; NaN before lags + horizon - 1 were read.")
-      .def(
-          "margins",
-          [](F& self, double level, std::int64_t rows) {
-            return Filled(self, rows,
-                          [&](std::span<double> room) { self.forecaster().Margins(level, room); });
-          },
-          nb::arg("level"), nb::arg("rows"),
-          nb::sig("def margins(self, level: float, rows: int) -> " TTR_ARRAY),
-          "Half the widths of the intervals of the next rows; NaN where errors are not measured.")
+          "read", &Read, nb::arg("rows"), nb::arg("known") = nb::none(),
+          nb::sig("def read(self, rows: object, known: object = None) -> " TTR_ARRAY),
+          R"(Reads [n, C], NaN where missing. Returns the forecasts of these rows as they were made.
+known: exogenous columns [m, E] of these rows and of as many later ones as they are known of, m >= n.)")
+      .def("ahead", &Ahead, nb::arg("rows"), nb::arg("known") = nb::none(),
+           nb::sig("def ahead(self, rows: int, known: object = None) -> " TTR_ARRAY),
+           "The forecasts of the next rows; NaN before lags + horizon - 1 were read.")
+      .def("bounds", &Bounds, nb::arg("level"), nb::arg("rows"), nb::arg("known") = nb::none(),
+           nb::sig("def bounds(self, level: float, rows: int, known: object = None) -> "
+                   "tuple[" TTR_ARRAY ", " TTR_ARRAY "]"),
+           "The intervals of the next rows; NaN where errors are not measured.")
       .def_prop_ro("rows", [](const F& self) { return self.forecaster().rows(); })
       .def_prop_ro(
           "condition",
@@ -245,10 +323,10 @@ step, decay, momentum, weight_decay, interval_decay: numbers. KeyError: one that
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
-  module.def("read_all", &ReadAll, nb::arg("forecasters"), nb::arg("tables"),
+  module.def("read_all", &ReadAll, nb::arg("forecasters"), nb::arg("tables"), nb::arg("known"),
              nb::arg("threads") = nb::none(),
              nb::sig("def read_all(forecasters: list[Forecaster], tables: list[typing.Any], "
-                     "threads: int | None = None) -> list[" TTR_ARRAY "]"),
+                     "known: list[typing.Any], threads: int | None = None) -> list[" TTR_ARRAY "]"),
              "Forecaster.read of every table by its forecaster, on all cores.");
 }
 

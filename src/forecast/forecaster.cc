@@ -40,6 +40,13 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
                 std::to_string(options.horizon));
   }
   check("lags times columns", options.lags * options.columns);
+  if (options.exogenous < 0 || options.exogenous > kMostNumbers) {
+    throw Error("forecast", "exogenous", "0 or more columns", std::to_string(options.exogenous));
+  }
+  if (options.exogenous > 0 && (options.horizon != 1 || !options.differences.empty())) {
+    throw Error("forecast", "horizon", "1 and without differences where columns are exogenous",
+                options.differences.empty() ? std::to_string(options.horizon) : "with differences");
+  }
   if (options.ahead < 0 || options.ahead > kMostAhead) {
     throw Error("forecast", "ahead", "from 0 to " + std::to_string(kMostAhead),
                 std::to_string(options.ahead));
@@ -52,9 +59,13 @@ const ForecasterOptions& Checked(const ForecasterOptions& options) {
   return options;
 }
 
-std::int64_t KeyDim(const ForecasterOptions& options) {
+std::int64_t LagsInKey(const ForecasterOptions& options) {
   const auto sparse = static_cast<std::int64_t>(options.sparse_lags.size());
-  return (sparse > 0 ? sparse : options.lags) * options.columns;
+  return sparse > 0 ? sparse : options.lags;
+}
+
+std::int64_t KeyDim(const ForecasterOptions& options) {
+  return LagsInKey(options) * options.columns + options.exogenous;
 }
 
 AssociativeMemory::Sizes SizesOf(const ForecasterOptions& options) {
@@ -76,6 +87,7 @@ MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions
     : options_(Checked(options)),
       memory_(recipe, SizesOf(options)),
       window_(options.lags, options.columns, options.units, options.sparse_lags),
+      regressors_(options.exogenous, LagsInKey(options), options.units),
       differences_(options.differences, options.columns),
       outliers_(recipe, options.lags, options.horizon),
       gap_(static_cast<std::size_t>(options.columns)),
@@ -138,13 +150,22 @@ std::optional<double> MemoryForecaster::Bandwidth() const {
 }
 
 bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forecast,
-                            std::span<double> margin) {
+                            std::span<double> margin, std::span<const double> known) {
+  const auto exogenous = static_cast<std::size_t>(regressors_.count());
+  if (known.size() < exogenous) {
+    throw Error("forecast", "known", "the exogenous columns of the row", "fewer numbers");
+  }
+  const std::span<const double> own = known.first(exogenous);
+  if (!std::all_of(own.begin(), own.end(), [](double x) { return std::isfinite(x); })) {
+    throw Error("forecast", "known", "finite in every row that is read", "not");
+  }
   std::fill(forecast.begin(), forecast.end(), kNaN);
   std::fill(margin.begin(), margin.end(), kNaN);
   const auto missing = [](double x) { return std::isnan(x); };
   if (rows_ == 0 && std::any_of(row.begin(), row.end(), missing)) return false;
   ++rows_;
 
+  if (exogenous > 0 && window_.full()) Ask(own);
   const bool was_asked = static_cast<std::int64_t>(pending_.size()) == options_.horizon;
   if (was_asked) {
     const Pending& asked = pending_.front();
@@ -160,80 +181,13 @@ bool MemoryForecaster::Next(std::span<const double> row, std::span<double> forec
   }
   if (differences_.ready()) window_.Push(Differenced(filled_));
   differences_.Push(filled_);
-  if (window_.full()) Ask();
+  regressors_.Push(own);
+  if (exogenous == 0 && window_.full()) Ask({});
   if (leads_) {
     leads_->Add(row);
-    if (CanGoOn() && leads_->Begins()) {
-      std::vector<double> path(static_cast<std::size_t>(options_.ahead * options_.columns));
-      GoOn(path);
-      path.erase(path.begin(), path.begin() + options_.horizon * options_.columns);
-      leads_->Begin(std::move(path));
-    }
+    if (CanGoOn() && leads_->Begins()) BeginLead(known.subspan(exogenous));
   }
   return was_asked;
-}
-
-bool MemoryForecaster::CanGoOn() const {
-  return static_cast<std::int64_t>(pending_.size()) == options_.horizon;
-}
-
-// The forecasts of the next rows, as many as there is room for.
-void MemoryForecaster::GoOn(std::span<double> forecasts) {
-  const std::size_t columns = value_.size();
-  const std::size_t rows = forecasts.size() / columns;
-  const std::size_t made = std::min(rows, pending_.size());
-  for (std::size_t k = 0; k < made; ++k) {
-    std::copy_n(pending_[k].forecast.begin(), columns, forecasts.begin() + k * columns);
-  }
-  LagWindow window = window_;
-  Differences differences = differences_;
-  LagKey key;
-  std::vector<double> row(columns);
-  for (std::size_t k = 0; k + pending_.size() < rows; ++k) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      const double forecast = forecasts[k * columns + c];
-      row[c] = std::isfinite(forecast) ? forecast : window.latest()[c] + differences.base()[c];
-      differenced_[c] = row[c] - differences.base()[c];
-    }
-    window.Push(differenced_);
-    differences.Push(row);
-    window.MakeKey(key);
-    Answer(key, value_);
-    const auto next = forecasts.subspan((k + pending_.size()) * columns, columns);
-    window.ToData(key, value_, next);
-    for (std::size_t c = 0; c < columns; ++c) next[c] += differences.base()[c];
-  }
-}
-
-bool MemoryForecaster::Ahead(std::span<double> forecasts, std::span<double> margins) {
-  std::fill(forecasts.begin(), forecasts.end(), kNaN);
-  std::fill(margins.begin(), margins.end(), kNaN);
-  if (!CanGoOn()) return false;
-  GoOn(forecasts);
-  if (options_.interval > 0 && !margins.empty()) {
-    Margins(options_.interval, margins);
-    // Up to the horizon as they were made.
-    for (std::size_t i = 0; i < margins.size() && i < pending_.size() * value_.size(); ++i) {
-      margins[i] = pending_[i / value_.size()].margin[i % value_.size()];
-    }
-  }
-  return true;
-}
-
-void MemoryForecaster::Margins(double level, std::span<double> margins) {
-  std::fill(margins.begin(), margins.end(), kNaN);
-  const auto rows = static_cast<std::int64_t>(margins.size() / value_.size());
-  for (std::int64_t k = 0; k < rows; ++k) {
-    for (std::size_t c = 0; c < residuals_.size(); ++c) {
-      const auto column = static_cast<std::int64_t>(c);
-      double& margin = margins[k * options_.columns + column];
-      if (k < options_.horizon) {
-        margin = residuals_[c].Margin(level, options_.horizon);
-      } else if (leads_ && k < options_.ahead) {
-        margin = leads_->Margin(level, k + 1, column);
-      }
-    }
-  }
 }
 
 void MemoryForecaster::Fill(std::span<const double> row, std::span<const double> forecast) {
@@ -320,9 +274,10 @@ void MemoryForecaster::Answer(const LagKey& window, std::span<double> answer) {
   memory_.Retrieve(window.key, answer);
 }
 
-void MemoryForecaster::Ask() {
+void MemoryForecaster::Ask(std::span<const double> known) {
   Pending& asked = pending_.emplace_back();
   window_.MakeKey(asked.window);
+  regressors_.AddTo(asked.window, known);
   if (bandwidths_ && !IsMean(asked.window)) {
     AskCandidates(asked);
   } else {

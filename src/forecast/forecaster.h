@@ -16,6 +16,9 @@
 /// An outlier, a value far from its window beside the window's scale, is learned with less weight
 /// or with a smaller error, as the memory has it (outliers.h); not with Units::kRaw.
 ///
+/// With exogenous columns the question of a row waits until its own are known: when the row is
+/// read, before its value is looked at.
+///
 /// With an interval, every forecast is made with a margin, from the residuals known at the time
 /// (residuals.h); those of the first 2 lags C forecasts are not taken. A least-squares fit of p
 /// parameters to n rows of noise misses the next row by a variance 1 + p / (n - p - 1) times that
@@ -45,6 +48,7 @@
 #include "src/forecast/lag_window.h"
 #include "src/forecast/lead_errors.h"
 #include "src/forecast/outliers.h"
+#include "src/forecast/regressors.h"
 #include "src/forecast/residuals.h"
 #include "ttr/forecast.h"
 #include "ttr/memory.h"
@@ -57,8 +61,9 @@ class MemoryForecaster {
   MemoryForecaster(const Recipe& recipe, const ForecasterOptions& options);
 
   // As Forecaster has them.
-  bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin = {});
-  bool Ahead(std::span<double> forecasts, std::span<double> margins);
+  bool Next(std::span<const double> row, std::span<double> forecast, std::span<double> margin,
+            std::span<const double> known);
+  bool Ahead(std::span<double> forecasts, std::span<double> margins, std::span<const double> known);
   void Margins(double level, std::span<double> margins);
   const ForecasterOptions& options() const { return options_; }
   std::int64_t rows() const { return rows_; }
@@ -84,10 +89,11 @@ class MemoryForecaster {
   void Fill(std::span<const double> row, std::span<const double> forecast);
   std::span<const double> Differenced(std::span<const double> row);
   void Learn(const Pending& asked);
-  void Ask();
+  void Ask(std::span<const double> known);
+  void BeginLead(std::span<const double> known);
   bool IsMean(const LagKey& window) const;
   void Answer(const LagKey& window, std::span<double> answer);
-  void GoOn(std::span<double> forecasts);
+  void GoOn(std::span<double> forecasts, std::span<const double> known);
   bool CanGoOn() const;
   void AskCandidates(Pending& asked);
   void ScoreCandidates(const Pending& asked);
@@ -95,6 +101,7 @@ class MemoryForecaster {
   ForecasterOptions options_;
   AssociativeMemory memory_;
   LagWindow window_;  // of differences, if any
+  Regressors regressors_;
   Differences differences_;
   Outliers outliers_;
   bool erases_along_key_ = false;

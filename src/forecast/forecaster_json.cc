@@ -135,6 +135,7 @@ nlohmann::json MemoryForecaster::Save() const {
   if (bandwidths_) saved["bandwidths"] = bandwidths_->Save();
   if (!options_.differences.empty()) saved["differenced"] = differences_.rows();
   if (leads_) saved["leads"] = leads_->Save();
+  if (regressors_.count() > 0) saved["regressors"] = regressors_.Save();
   return saved;
 }
 
@@ -182,6 +183,7 @@ void MemoryForecaster::Load(AssociativeMemory memory, const nlohmann::json& save
     if (!differences_.empty()) std::ranges::copy(differences_.latest(), filled_.begin());
   }
   window_.Load(saved.at("window"));
+  if (regressors_.count() > 0) regressors_.Load(saved.at("regressors"));
   // Files of before do not say it: what a window shows of it.
   rows_ = saved.value("rows", std::max(memory.count(), window_.rows()));
   pending_ = std::move(pending);

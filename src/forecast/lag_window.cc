@@ -65,6 +65,14 @@ double LagWindow::Mean(std::int64_t column) const {
   return count == 0 ? origin : origin + sum / static_cast<double>(count);
 }
 
+double LagWindow::LengthAround(std::int64_t column, double origin) const {
+  std::vector<double> apart;
+  for (const std::int64_t age : ages_) {
+    if (age < rows_) apart.push_back(At(age, column) - origin);
+  }
+  return Length(apart);
+}
+
 void LagWindow::MakeKey(LagKey& key) {
   const auto lags = static_cast<std::int64_t>(ages_.size());
   key.key.resize(static_cast<std::size_t>(lags * columns_));

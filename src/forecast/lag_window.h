@@ -49,6 +49,8 @@ class LagWindow {
   std::span<const double> latest() const;
   /// Mean of a column over the lags that are there.
   double Mean(std::int64_t column) const;
+  /// The lags of a column that are there, less `origin`, as one vector: its length.
+  double LengthAround(std::int64_t column, double origin) const;
 
   /// The key of the window, which is full. Called once a row: it moves the running scale on.
   void MakeKey(LagKey& key);

@@ -98,6 +98,25 @@ TEST(TableReader, LineEndsAndEmptyLines) {
   }
 }
 
+// Of one column they are missing values, but not behind the last row.
+TEST(TableReader, EmptyLinesOfOneColumn) {
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    for (const char* header : {"y", "0"}) {
+      const std::string text =
+          header + end + "1" + end + "2" + end + end + " " + end + "4" + end + end + end;
+      const Table table = Read(text, Columns({"1"}));
+      const std::size_t first = *header == 'y' ? 0 : 1;
+      ASSERT_EQ(table.rows.size(), 5u + first) << text;
+      EXPECT_EQ(table.rows[first + 1].values[0], 2);
+      EXPECT_TRUE(std::isnan(table.rows[first + 2].values[0]));
+      EXPECT_TRUE(std::isnan(table.rows[first + 3].values[0]));
+      EXPECT_EQ(table.rows[first + 3].line, 5);
+      EXPECT_EQ(table.rows[first + 4].values[0], 4);
+      EXPECT_EQ(table.rows[first + 4].line, 6);
+    }
+  }
+}
+
 TEST(TableReader, QuotedFieldsHoldAnything) {
   const Table table =
       Read("name,\"the \"\"x\"\"\"\n\"a,b\",1\n\"two\r\nlines\", 2 \n\" padded \",\" 3 \"\n",

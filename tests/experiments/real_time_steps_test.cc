@@ -35,6 +35,41 @@ TEST(TimeSteps, OfMonthsAndYears) {
   EXPECT_EQ(GoOn({"2022/06/15", "2023/06/15", "2024/06/15"}), "1 year: 2025/06/15, 2026/06/15");
 }
 
+// "SPACING: steps from the first to the second, ...", or "none".
+std::string Most(const std::vector<std::string>& stamps, bool numbers = false) {
+  const auto steps = TimeSteps::OfMost(stamps, numbers);
+  if (!steps) return "none";
+  std::string text = steps->Spacing() + ":";
+  for (std::size_t i = 1; i < stamps.size(); ++i) {
+    text += " " + std::to_string(steps->Between(stamps[i - 1], stamps[i]));
+  }
+  return text;
+}
+
+TEST(TimeSteps, OfWhichSomeAreAbsent) {
+  EXPECT_EQ(Most({"2024-01-01", "2024-01-02", "2024-01-05", "2024-01-06"}), "1 day: 1 3 1");
+  EXPECT_EQ(Most({"2023-12-31", "2024-01-31", "2024-04-30", "2024-05-31"}), "1 month: 1 3 1");
+  EXPECT_EQ(Most({"2024-01-01T23:30", "2024-01-02T00:00", "2024-01-02T01:30", "2024-01-02T02:00"}),
+            "30 minutes: 1 3 1");
+  EXPECT_EQ(Most({"2024-03-13", "2024-03-14", "2024-03-15", "2024-03-18", "2024-03-19",
+                  "2024-03-22", "2024-04-08"}),
+            "weekdays: 1 1 1 1 3 11");
+  EXPECT_EQ(Most({"1", "2", "5", "6"}, true), "1: 1 3 1");
+  EXPECT_EQ(Most({"1", "2", "5", "6"}), "none");
+  for (const std::vector<std::string>& uneven : std::vector<std::vector<std::string>>{
+           {"2024-01-01", "2024-01-04", "2024-01-11", "2024-01-30"},  // no step of most
+           {"2024-01-01", "2024-01-01", "2024-01-02"},                // one of them twice
+           {"2024-01-02", "2024-01-01", "2023-12-31"},                // backwards
+           {"2024-01-01", "soon", "2024-01-03"}}) {
+    EXPECT_EQ(Most(uneven), "none") << uneven[1];
+  }
+  const auto days = TimeSteps::OfMost(std::vector<std::string>{"2024-01-01", "2024-01-02"}, false);
+  ASSERT_TRUE(days);
+  EXPECT_EQ(days->Between("2024-01-05", "2024-01-04"), 0);
+  EXPECT_EQ(days->Between("2024-01-05", "5"), 0);
+  EXPECT_EQ(days->Behind("2024-02-28").After(2), "2024-03-01");
+}
+
 TEST(TimeSteps, OfWeekdays) {
   EXPECT_EQ(GoOn({"2024-03-13", "2024-03-14", "2024-03-15", "2024-03-18", "2024-03-19",
                   "2024-03-20", "2024-03-21"}),

@@ -132,27 +132,30 @@ TIMES: list[Any] = [np.arange(100.0), np.arange(100), np.arange(100.0)[:, None],
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "score"])
 def test_times_are_no_series(method: str, times: Any) -> None:
     model = StreamingForecaster(lags=4).fit(SERIES)
-    with pytest.raises(ValueError, match=rf"\[{method}\] X must be the series itself, .*call {method}\(y\)"):
+    with pytest.raises(ValueError, match=rf"\[{method}\] y must be the series itself, .*call {method}\(series\)"):
         getattr(model, method)(times, SERIES)
     assert model.n_seen_ == 100
 
 
 def test_dates_are_no_series() -> None:
-    with pytest.raises(ValueError, match=r"X must be the series itself, .* but is dates: call fit\(y\)"):
+    with pytest.raises(ValueError, match=r"y must be the series itself, .* but is dates: call fit\(series\)"):
         StreamingForecaster(lags=4).fit(DAYS)
 
 
 def test_a_rising_series_is_one() -> None:
     rising = np.arange(50.0)
     StreamingForecaster(lags=4).fit(rising)
-    StreamingForecaster(lags=4).fit(rising, rising)  # as scikit-learn's own tools call it
-    StreamingForecaster(lags=4).fit(SERIES, rising)
+    for y in (rising, SERIES):  # as scikit-learn's own tools call it
+        with pytest.warns(UserWarning, match="what stands behind y is not read"):
+            StreamingForecaster(lags=4).fit(y, rising)
+    with pytest.raises(ValueError, match=r"must be given by name, fit\(y, X=...\)"):
+        StreamingForecaster(lags=4).fit(SERIES, np.zeros((100, 2)))
 
 
 @pytest.mark.parametrize("steps", [[1, 2, 3], range(1, 4), np.arange(1, 4), [1, 3], 3, DAYS[:3]])
 def test_steps_ahead_are_no_rows(steps: Any) -> None:
     model = StreamingForecaster(lags=4).fit(SERIES)
-    with pytest.raises(ValueError, match=r"\[predict\] X must be the rows that follow .* forecast\(3\)"):
+    with pytest.raises(ValueError, match=r"\[predict\] y must be the rows that follow .* predict\((h=3|fh=.*3\])"):
         model.predict(steps)
     assert model.predict([1.0, 2.0, 3.0]).shape == model.predict([3, 1, 2]).shape == (3,)
 
@@ -168,7 +171,7 @@ def test_steps_are_a_whole_number(steps: Any) -> None:
 
 
 def test_too_few_rows_are_counted() -> None:
-    with pytest.raises(ValueError, match=r"\[fit\] X must have at least lags \+ horizon = 53 samples but has 20"):
+    with pytest.raises(ValueError, match=r"\[fit\] y must have at least lags \+ horizon = 53 samples but has 20"):
         StreamingForecaster(lags=52).fit(np.arange(20.0))
     missing = np.append([np.nan] * 60, SERIES[:7])
     with pytest.raises(ValueError, match=r"lags \+ horizon = 8 samples but has 7 samples of known values"):

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import copy
-import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
 from ._panel import ForecasterPanel
 from ._plot import picture
-from ._reader import Reader
+from ._reading import ReadingForecaster
 from ._residuals import check_level
-from ._rows import (
-    are_texts,
-    check_among,
-    check_count,
-    check_horizon,
-    check_labels,
-    check_number,
-    check_row,
-    check_series,
-    counts_of,
-    labels_of,
-)
+from ._rows import check_horizon, check_number, check_row, check_target, steps_of
 from ._watch import warn_of_coverage
 
 
-class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
+class StreamingForecaster(ReadingForecaster):
     """A memory of *window -> next row*, which is asked at every row what comes next.
 
     The key is the window of the last `lags` rows of all columns, the value the row `horizon` after
@@ -74,6 +60,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         last 250 errors, at a rank that follows what was covered: they assume no distribution, and
         a spike is forgotten 250 rows later.
 
+    calendar : "month", "weekday", "hour", or some of them
+        Exogenous columns from the dates of pandas' index: 1 in the column of the row's month (12 of
+        them), weekday (7) or hour (24). Those of rows to come are known.
+
     Attributes
     ----------
     forecasts_ : [n, columns]
@@ -81,14 +71,10 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         before; NaN where there was none yet.
     n_features_in_, n_seen_ : columns; rows read so far, without those that do not count
 
-    Raises ValueError: infinity in X, no rows, fewer of them than `lags` + `horizon` in `fit`, another
+    Raises ValueError: infinity in y, no rows, fewer of them than `lags` + `horizon` in `fit`, another
     number of columns, other labels of them, times or steps ahead in place of rows, a recipe that cannot
     learn row by row.
     """
-
-    reader_: Reader
-    _labels: list[Any] | None  # of the columns, where they have some
-    _by_name: bool  # a row is a mapping
 
     def __init__(
         self,
@@ -107,6 +93,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         differences: Sequence[int] = (),
         log: bool = False,
         intervals: str = "student",
+        calendar: Sequence[str] = (),
     ) -> None:
         self.recipe = recipe
         self.lags = lags
@@ -122,6 +109,7 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         self.differences = differences
         self.log = log
         self.intervals = intervals
+        self.calendar = calendar
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -129,17 +117,23 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = False
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> StreamingForecaster:
-        """Reads a table [rows, columns], or one column [rows], from the start. y is not used: X that
-        looks like times beside it is refused. ValueError of fewer rows than a first forecast's row is
-        number; `partial_fit` takes any."""
-        return self._learn("fit", X, y, reset=True)
+    def fit(self, y: Any, target: Any = None, *, X: Any = None) -> StreamingForecaster:
+        """Reads a table [rows, columns], or one column [rows], from the start.
 
-    def partial_fit(self, X: Any, y: Any = None) -> StreamingForecaster:
+        X : [rows, E], known before their rows: plans, weather forecasts, holidays; None: there are none
+            Then `predict`, `forecast` and `learn_one` want those of their rows, too.
+        target : what scikit-learn's tools pass beside rows; it is not read, which a warning says.
+
+        Of frames of pandas with dates or periods as their index absent stamps are missing rows, and
+        forecasts come back with the stamps that follow. ValueError of times in place of the series, of
+        fewer rows than a first forecast's row is number; `partial_fit` takes any."""
+        return self._learn("fit", y, target, X, reset=True)
+
+    def partial_fit(self, y: Any, target: Any = None, *, X: Any = None) -> StreamingForecaster:
         """Goes on with more rows."""
-        return self._learn("partial_fit", X, y, reset=not hasattr(self, "reader_"))
+        return self._learn("partial_fit", y, target, X, reset=not hasattr(self, "reader_"))
 
-    def fit_panel(self, table: Any, freq: Any = None) -> ForecasterPanel:
+    def fit_panel(self, table: Any, freq: Any = None, *, X: Iterable[str] = ()) -> ForecasterPanel:
         """A forecaster with these options for each series of a long table; this one stays as it is.
 
         table : frame (pandas, polars, pyarrow), path of a Parquet file or {column: array} of `unique_id`, `ds` and `y`
@@ -148,98 +142,111 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         freq : what lies between two stamps
             A number, a timedelta64, or a text as "7D", "1M", "15m", "B" (weekdays); None: what most
             rows of the table have between them (dates by months, weekdays or a fixed time).
+        X : names of further columns of the table
+            Numbers that are known before their rows; `forecast` wants those of the rows to come.
 
         Series with too few rows are there without forecasts, `reasons_` says why. All
         series are read in one call, on all cores. ValueError, which names id and row (from 0): a stamp twice, missing, or off the
         steps; infinity; an id that is missing; other columns.
         """
-        return ForecasterPanel(self, table, freq)
+        return ForecasterPanel(self, table, freq, X)
 
-    def learn_one(self, y: float | Mapping[Any, float]) -> None:
+    def learn_one(self, y: float | Mapping[Any, float], X: Any = None) -> None:
         """Reads one row: the number of the one column, or {column: number}; NaN or an absent column
-        is missing."""
+        is missing. X: its exogenous columns, numbers or {column: number}. It comes one step behind
+        the last."""
         if isinstance(y, Mapping):
             check_row("learn_one", "y", y, "column")
         else:
             check_number("learn_one", "y", y)
         if not hasattr(self, "reader_"):
-            self._begin(y)
+            self._begin(y, X)
         row = self._row(y)
         if np.isinf(row).any():
             raise ValueError(f"[learn_one] y must be finite or NaN but has infinity: {y}")
-        self.forecasts_ = self.reader_.read(row[None])
+        one = self._exogenous.one("learn_one", X, "the row")
+        steps = None if self._timeline is None else self._timeline.after(1)
+        taken = self._take("learn_one", row[None], steps, one)
+        self.forecasts_ = self.reader_.read(taken.rows, taken.known)
+        self._timeline = taken.timeline
 
-    def predict(self, X: Any) -> Array:
-        """The rows of a table that follows what was read, each forecast from the rows before it,
-        `horizon` rows earlier, and learned on the way. The forecaster itself stays where it is.
-        [n, columns], or [n] of one column [n]. `forecast` is what has no such rows yet."""
+    def predict(
+        self, y: Any = None, *, fh: Any = None, h: int | None = None, X: Any = None
+    ) -> Any:
+        """The rows to come: `h` of them, or those at the steps ahead `fh` ([1, 2, 12]), X with a row for
+        each up to the last. Of pandas they come with the stamps that follow, else as [n, columns], or
+        [n] of a column [n].
+
+        Or, with y, the rows of a table that follows what was read, each forecast from the rows before
+        it, `horizon` rows earlier, and learned on the way; the forecaster itself stays where it is."""
         check_is_fitted(self, "reader_")
-        check_horizon(X)
-        rows = self._table("predict", X, None, reset=False)
-        reader = copy.deepcopy(self.reader_)
-        forecasts = reader.read(rows)
-        return forecasts[:, 0] if np.ndim(X) == 1 else forecasts
+        if (y is not None) + (fh is not None) + (h is not None) != 1:
+            raise ValueError("[predict] one of y, fh and h must be given")
+        if y is None:
+            steps = steps_of(fh, h)
+            return self._like(self._rows_ahead(int(steps.max()), X)[steps - 1], steps)
+        check_horizon(y)
+        taken = self._given("predict", y, X, reset=False)
+        forecasts = copy.deepcopy(self.reader_).read(taken.rows, taken.known)[taken.places]
+        return forecasts[:, 0] if np.ndim(y) == 1 else forecasts
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, y: Any, target: Any = None, *, X: Any = None) -> float:
         """1 - (squared errors of `predict`) / (those of repeating the last value known `horizon`
         rows before): 1 is perfect, 0 as good as the naive forecast. Rows and columns without a value
         or a forecast do not count."""
-        rows = self._table("score", X, y, reset=False)
-        forecasts = self.predict(X)
-        forecasts = forecasts.reshape(rows.shape)
-        naive = self.reader_.repeated(rows)
-        known = np.isfinite(rows) & np.isfinite(forecasts) & np.isfinite(naive)
-        errors, least = (rows - forecasts)[known], (rows - naive)[known]
+        check_target("score", y, target)
+        taken = self._given("score", y, X, reset=False)
+        forecasts = copy.deepcopy(self.reader_).read(taken.rows, taken.known)
+        naive = self.reader_.repeated(taken.rows)
+        known = np.isfinite(taken.rows) & np.isfinite(forecasts) & np.isfinite(naive)
+        errors, least = (taken.rows - forecasts)[known], (taken.rows - naive)[known]
         return float(1 - np.sum(errors**2) / np.sum(least**2)) if known.any() else float("nan")
 
-    def forecast(self, steps: int = 1) -> Array:
-        """The next rows, [steps, columns], as many as one likes. Beyond the horizon they go on by
-        recursion: forecasts stand in for the rows they are made from, one after the other. ValueError
-        where too few rows were read for the first."""
-        self._check_ahead(steps)
-        return self.reader_.ahead(steps)
+    def forecast(self, steps: int = 1, *, X: Any = None) -> Any:
+        """The next rows, as many as one likes, [steps, columns], or as the pandas that was read. Beyond
+        the horizon they go on by recursion: forecasts stand in for the rows they are made from, one
+        after the other. X: exogenous columns [steps, E] of these rows. ValueError where too few rows
+        were read for the first, or X is missing."""
+        return self._like(self._rows_ahead(steps, X), np.arange(1, steps + 1), wide=True)
 
-    def forecast_interval(self, steps: int = 1, level: float = 0.95) -> tuple[Array, Array]:
+    def forecast_interval(self, steps: int = 1, level: float = 0.95, *, X: Any = None) -> Any:
         """Bounds between which the values of each of the next rows are expected with probability
-        `level`, [steps, columns] each. `intervals` "student": forecast +- q s: s is the root mean square of the
+        `level`, lower and upper, each as `forecast` has its rows. `intervals` "student": forecast +- q s: s is the root mean square of the
         forecaster's own errors, without its first 2 lags columns forecasts, q the quantile of
         Student's t. Beyond the horizon, up to `ahead`, s is that of forecasts which went on so far.
         NaN where no error is known yet, and with a warning beyond `ahead`: nobody has measured those.
         """
-        check_level(level)
-        self._check_ahead(steps)
-        measured = max(self.horizon, self.ahead or 1)
-        if steps > measured:
-            warnings.warn(
-                f"[forecast_interval] rows {measured + 1} to {steps} ahead have no bounds (NaN): errors "
-                f"are measured while rows are read, up to {measured} ahead: give ahead={steps}",
-                stacklevel=2,
-            )
-        return self.reader_.bounds(level, steps)
+        bounds = self._bounds_ahead(steps, level, X)
+        lower, upper = (self._like(one, np.arange(1, steps + 1), wide=True) for one in bounds)
+        return lower, upper
 
-    def coverage(self, X: Any, level: float = 0.95) -> float:
+    def coverage(self, y: Any, level: float = 0.95, *, X: Any = None) -> float:
         """The share of the rows that follow that lie inside of their intervals, each made `horizon` rows
         before; the forecaster stays where it is. NaN where none had bounds. Warns (RuntimeWarning)
         where that is further from the level than chance explains: the promise is not kept."""
         check_level(level)
-        rows = self._table("coverage", X, None, reset=False)
+        taken = self._given("coverage", y, X, reset=False)
         self._check_ahead(1)
-        reader, ahead = copy.deepcopy(self.reader_), self.horizon
+        reader, ahead, rows = copy.deepcopy(self.reader_), self.horizon, taken.rows
         bounds = []
-        for row in rows:
-            bounds.append([bound[ahead - 1] for bound in reader.bounds(level, ahead)])
-            reader.read(row[None])
+        for t, row in enumerate(rows):
+            known = None if taken.known is None else taken.known[t : t + 1]
+            bounds.append([bound[ahead - 1] for bound in reader.bounds(level, ahead, known)])
+            reader.read(row[None], known)
         lower, upper = np.moveaxis(np.array(bounds)[: len(rows) - ahead + 1], 1, 0)
         return warn_of_coverage("coverage", rows[ahead - 1 :], lower, upper, level, ahead)
 
-    def plot(self, X: Any, steps: int = 1, level: float = 0.95) -> str:
+    def plot(self, y: Any, steps: int = 1, level: float = 0.95, *, X: Any = None) -> str:
         """A picture (SVG, for light and dark pages): the first column of the rows that were read last,
-        X or the end of it, their forecasts as they were made, the next steps with bounds, and the
-        errors. Drawn by the command `ttr`; RuntimeError: it is not on the path."""
-        rows = self._table("plot", X, None, reset=False)
-        self._check_ahead(steps)
-        check_level(level)
-        return picture(self, rows[:, 0], steps, level)
+        y or the end of it, their forecasts as they were made, the next steps with bounds, and the
+        errors. X: as for `forecast`. Drawn by the command `ttr`; RuntimeError: it is not on the path."""
+        rows = self._table("plot", y, reset=False)
+        ahead = self._rows_ahead(steps, X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where bounds end is seen
+            lower, upper = self._bounds_ahead(steps, level, X)
+        to_come = np.stack([ahead[:, 0], lower[:, 0], upper[:, 0]])
+        return picture(self, rows[:, 0], to_come, level)
 
     @property
     def condition_(self) -> float:
@@ -248,12 +255,13 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "reader_")
         return self.reader_.condition
 
-    def predict_one(self) -> float | dict[Any, float]:
+    def predict_one(self, X: Any = None) -> float | dict[Any, float]:
         """The next row as `learn_one` takes it: a number, or {column: number}. NaN before there were
-        enough rows."""
+        enough rows. X: its exogenous columns."""
         if not hasattr(self, "reader_"):
             return float("nan")
-        row = self.reader_.pending().tolist()
+        one = self._exogenous.one("predict_one", X, "the next row")
+        row = self.reader_.ahead(1, self._known_ahead(1, one))[0].tolist()
         if len(row) == 1 and not self._by_name:
             return float(row[0])
         return dict(zip(self._names(), row))
@@ -262,118 +270,3 @@ class StreamingForecaster(BaseEstimator):  # type: ignore[misc]
     def n_seen_(self) -> int:
         check_is_fitted(self, "reader_")
         return self.reader_.rows
-
-    # ---- The way there ---------------------------------------------------------------------------
-
-    def _learn(self, op: str, X: Any, y: Any, reset: bool) -> StreamingForecaster:
-        rows = self._table(op, X, y, reset)
-        reader = self._reader(rows.shape[1]) if reset else self.reader_
-        forecasts = reader.read(rows)
-        needed = self._needed() + 1
-        if op == "fit" and reader.rows < needed:
-            raise ValueError(
-                f"[fit] X must have at least lags + horizon{self._behind()} = {needed} samples but has {reader.rows} "
-                f"sample{'s' * (reader.rows != 1)} of known values: take fewer lags, or partial_fit"
-            )
-        if reset:
-            self.reader_, self._labels, self._by_name = reader, labels_of(X), False
-        self.forecasts_ = forecasts
-        return self
-
-    def _begin(self, y: float | Mapping[Any, float]) -> None:
-        """The first row says which columns there are."""
-        self._by_name = isinstance(y, Mapping)
-        labels = list(y) if isinstance(y, Mapping) else None
-        if labels == []:
-            raise ValueError("[learn_one] y must have a column in the first row but is {}")
-        columns = 1 if labels is None else len(labels)
-        reader = self._reader(columns)
-        self.reader_, self._labels, self.n_features_in_ = reader, labels, columns
-        if labels is not None and are_texts(labels):
-            self.feature_names_in_ = np.array(labels, dtype=object)
-
-    def _table(self, op: str, X: Any, y: Any, reset: bool) -> Array:
-        check_series(op, X, y)
-        if not reset:
-            check_labels(op, self._labels, X)
-        if np.ndim(X) == 1 and not hasattr(X, "columns"):
-            X = np.asarray(X)[:, None]
-        return np.asarray(
-            validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        )
-
-    def _names(self) -> list[Any]:
-        """What a row that is a mapping calls the columns: where nobody has, by their numbers."""
-        return list(range(self.n_features_in_)) if self._labels is None else self._labels
-
-    def _row(self, y: float | Mapping[Any, float]) -> Array:
-        if not isinstance(y, Mapping):
-            if self.n_features_in_ != 1:
-                raise ValueError(
-                    f"[learn_one] y must be a mapping of the {self.n_features_in_} columns but is "
-                    f"{y}"
-                )
-            return np.array([y], np.float64)
-        names = self._names()
-        for name in y:
-            if name not in names:
-                raise ValueError(f"[learn_one] y must be of the columns {names} but has {name!r}")
-        self._by_name = True
-        return np.array([y.get(name, np.nan) for name in names], np.float64)
-
-    def _of_one_column(self) -> StreamingForecaster:
-        """A new one with these options, which has read nothing yet."""
-        new = StreamingForecaster(**self.get_params(deep=False))
-        new.reader_, new._labels, new._by_name = self._reader(1), None, False
-        new.n_features_in_ = 1
-        return new
-
-    def _reader(self, columns: int) -> Reader:
-        if self.units not in ("window", "raw"):
-            raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
-        check_count("sklearn", "horizon", self.horizon)
-        check_among("strategy", self.strategy, ("recursive", "direct"))
-        check_among("intervals", self.intervals, ("student", "conformal"))
-        lags = counts_of("lags", self.lags)
-        differences = [] if len(self.differences) == 0 else counts_of("differences", self.differences)
-        recipe = streamable(self.recipe)
-        constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
-        gates_of(recipe, constants)  # ValueError: none that is a constant
-        if self.ahead is not None:
-            check_count("sklearn", "ahead", self.ahead)
-        return Reader(
-            recipe,
-            constants,
-            lags=lags[-1],
-            sparse_lags=[] if isinstance(self.lags, numbers.Integral) else lags,
-            columns=columns,
-            horizon=self.horizon,
-            ahead=0 if self.ahead is None else self.ahead,
-            raw=self.units == "raw",
-            interval_decay=interval_decay_of(self.interval_decay, decay_of(recipe, constants)),
-            differences=differences,
-            conformal=_RECENT if self.intervals == "conformal" else 0,
-            direct=self.strategy == "direct",
-            logarithm=bool(self.log),
-        )
-
-    def _needed(self) -> int:
-        """Rows before the first forecast."""
-        return counts_of("lags", self.lags)[-1] + self.horizon - 1 + int(sum(self.differences))
-
-    def _behind(self) -> str:
-        return " + differences" if len(self.differences) else ""
-
-    def _check_ahead(self, steps: int) -> None:
-        check_is_fitted(self, "reader_")
-        check_count("forecast", "steps", steps, ": all rows up to the last one come")
-        needed = self._needed()
-        if self.reader_.rows < needed:
-            raise ValueError(
-                f"[forecast] rows read must be at least {needed}, for {self.lags} lags, but are "
-                f"{self.reader_.rows}: read more (partial_fit, learn_one), or take fewer lags"
-            )
-
-
-#: Errors behind conformal intervals.
-_RECENT = 250

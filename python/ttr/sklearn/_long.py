@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._constants import Array
-from ._stamps import Spacing, Stamps, spacing_of
+from ._exogenous import calendar_of
+from ._stamps import KEPT, Spacing, Stamps, every, spacing_of
 
 COLUMNS = ("unique_id", "ds", "y")
 
@@ -24,6 +25,7 @@ class Series:
     name: Any
     stamps: Stamps  # rising
     values: Array  # NaN where missing
+    known: Array  # exogenous columns [n, E]
     rows: NDArray[np.int64]  # where they stand in the table, from 0
 
 
@@ -37,8 +39,17 @@ class Rows:
     places: NDArray[np.int64]  # in the table
 
 
-def opened(op: str, table: Any) -> Any:
-    """The table, of a Parquet file that is named its three columns alone. ValueError: pyarrow is not there."""
+@dataclasses.dataclass
+class Filled:
+    """The rows of a series with a missing one for every stamp that is absent."""
+
+    values: Array
+    known: Array | None
+
+
+def opened(op: str, table: Any, exogenous: list[str]) -> Any:
+    """The table; of a Parquet file that is named the columns of a panel alone. ValueError: pyarrow is not
+    there."""
     if not isinstance(table, (str, os.PathLike)):
         return table
     if importlib.util.find_spec("pyarrow") is None:
@@ -46,20 +57,23 @@ def opened(op: str, table: Any) -> Any:
     from pyarrow import parquet
 
     there = parquet.read_schema(table).names
-    return parquet.read_table(table, columns=[name for name in COLUMNS if name in there])
+    wanted = [*COLUMNS, *exogenous]
+    return parquet.read_table(table, columns=[name for name in wanted if name in there])
 
 
-def split(op: str, table: Any) -> list[Series]:
-    """The series of a table, in the order in which it has them. ValueError that names what is no such
-    table, and the id and the row that is to blame."""
-    ids, stamps, values = _columns(op, table)
+def split(op: str, table: Any, exogenous: list[str], valued: bool = True) -> list[Series]:
+    """The series of a table, in the order in which it has them; `valued`: it has y. ValueError that
+    names what is no such table, and the id and the row that is to blame."""
+    ids, stamps, values = _columns(op, table, exogenous, valued)
+    known = [_known(op, name, table) for name in exogenous]
     names, codes = _coded(op, ids)
     order = np.lexsort((stamps, codes))
     codes, stamps, values = codes[order], stamps[order], values[order]
     _check_rows(op, names, Rows(codes, stamps, values, order))
-    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-    parts = zip(names, np.split(stamps, ends), np.split(values, ends), np.split(order, ends))
-    return [Series(*part) for part in parts]
+    columns = np.stack([*known, np.zeros(len(order))], axis=1)[order, :-1]
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))[:-1]
+    parts = (np.split(whole, ends) for whole in (stamps, values, columns, order))
+    return [Series(*part) for part in zip(names, *parts)]
 
 
 def _coded(op: str, ids: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
@@ -95,9 +109,16 @@ def check_spacing(series: list[Series], spacing: Spacing | None) -> None:
             )
 
 
-def filled(op: str, one: Series, known: Stamps, spacing: Spacing) -> Array:
-    """The values with a NaN for every row that is missing between, behind the stamps known so far.
-    ValueError: a stamp that no whole number of steps leads to, or none ahead."""
+def filled(
+    op: str,
+    one: Series,
+    known: Stamps,
+    spacing: Spacing,
+    calendar: tuple[str, ...] = (),
+    reach: int = 0,
+) -> Filled:
+    """The values with a NaN for every row that is missing between, behind the stamps known so far, and
+    the exogenous columns of the row before it; calendars of `reach` rows to come, too. ValueError: a stamp that no whole number of steps leads to, or none ahead."""
     stamps = np.concatenate([known[-1:], one.stamps])
     steps = spacing.between(stamps)
     behind = len(known[-1:])  # of the first step is a row of before
@@ -118,21 +139,62 @@ def filled(op: str, one: Series, known: Stamps, spacing: Spacing) -> Array:
     places = np.cumsum(np.append(0 if behind == 0 else [], steps)).astype(np.int64) - behind
     values = np.full(places[-1] + 1, np.nan)
     values[places] = one.values
-    return values
+    latest = np.maximum(np.searchsorted(places, np.arange(len(values)), side="right") - 1, 0)
+    columns = one.known[latest]
+    if calendar:
+        dates = every(known, one.stamps, places, spacing)
+        if columns.shape[1] == 0:
+            last = np.concatenate([known.astype(dates.dtype), one.stamps])[-KEPT:]
+            dates = np.concatenate([dates, spacing.after(last, reach)])
+            columns = np.zeros((len(dates), 0))
+        columns = np.hstack([columns, calendar_of(calendar, dates)])
+    return Filled(values, columns if columns.shape[1] else None)
+
+
+def rows_at(op: str, name: Any, one: Series | None, stamps: Stamps) -> Array:
+    """The exogenous columns at these stamps. ValueError: one that is not there."""
+    there = np.zeros(0, stamps.dtype) if one is None else one.stamps.astype(stamps.dtype)
+    place = np.searchsorted(there, stamps)
+    absent = place == len(there)
+    absent[~absent] = there[place[~absent]] != stamps[~absent]
+    if absent.any():
+        raise ValueError(
+            f"[{op}] X must have the rows to come of {name!r} but has none of {stamps[absent][0]}"
+        )
+    assert one is not None
+    return one.known[place]
 
 
 # ---- What is no table ----------------------------------------------------------------------------
 
 
-def _columns(op: str, table: Any) -> tuple[NDArray[Any], Stamps, Array]:
+def _names(table: Any) -> list[Any]:
     frame = getattr(table, "column_names", getattr(table, "columns", []))  # pyarrow's are names
-    names = list(table) if isinstance(table, Mapping) else list(frame)
-    if set(names) != set(COLUMNS):
+    return list(table) if isinstance(table, Mapping) else list(frame)
+
+
+def _known(op: str, name: str, table: Any) -> Array:
+    """An exogenous column. ValueError: one that is not known in every row."""
+    values = _values(op, np.asarray(table[name]), name)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
         raise ValueError(
-            f"[{op}] table must be a frame or a dictionary with the columns {', '.join(COLUMNS)} and no "
+            f"[{op}] {name} must be known in every row but is {values[wrong[0]]} in row {wrong[0]}"
+        )
+    return values
+
+
+def _columns(
+    op: str, table: Any, exogenous: list[str], valued: bool
+) -> tuple[NDArray[Any], Stamps, Array]:
+    names, wanted = _names(table), [*COLUMNS[: 2 + valued], *exogenous]
+    if not set(wanted) <= set(names) or (valued and set(names) != set(wanted)):
+        raise ValueError(
+            f"[{op}] table must be a frame or a dictionary with the columns {', '.join(wanted)} and no "
             f"others but has {names or type(table).__name__}"
         )
-    ids, stamps, values = (np.asarray(table[name]) for name in COLUMNS)
+    ids, stamps = (np.asarray(table[name]) for name in COLUMNS[:2])
+    values = np.asarray(table["y"]) if valued else np.zeros(len(ids))
     lengths = [np.shape(column) for column in (ids, stamps, values)]
     if len(set(lengths)) > 1 or len(lengths[0]) != 1 or lengths[0] == (0,):
         raise ValueError(f"[{op}] columns must be of one length, 1 or more, but are {lengths}")
@@ -156,12 +218,12 @@ def _is_plain_date(stamp: Any) -> bool:
     return isinstance(stamp, datetime.date) and getattr(stamp, "tzinfo", None) is None
 
 
-def _values(op: str, values: NDArray[Any]) -> Array:
+def _values(op: str, values: NDArray[Any], name: str = "y") -> Array:
     if values.dtype == object:  # None is missing
         values = np.array([np.nan if value is None else value for value in values.tolist()])
     if values.dtype.kind not in "iufb":
         raise ValueError(
-            f"[{op}] y must be numbers but has the type {values.dtype} ({values[0]!r})"
+            f"[{op}] {name} must be numbers but has the type {values.dtype} ({values[0]!r})"
         )
     return values.astype(np.float64)
 

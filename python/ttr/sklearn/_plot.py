@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,23 +16,20 @@ if TYPE_CHECKING:
     from ._forecaster import StreamingForecaster
 
 
-def picture(forecaster: StreamingForecaster, rows: Array, steps: int, level: float) -> str:
-    """SVG of rows [n] that were read last, and of those to come."""
+def picture(forecaster: StreamingForecaster, rows: Array, ahead: Array, level: float) -> str:
+    """SVG of rows [n] that were read last, and of those to come, with bounds [3, steps]."""
     made = forecaster.forecasts_[-len(rows) :, 0]
     if len(made) != len(rows):
         raise ValueError(
-            f"[plot] X must be the {len(made)} rows that were read last, or the last of them, but has "
+            f"[plot] y must be the {len(made)} rows that were read last, or the last of them, but has "
             f"{len(rows)}"
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where bounds end is seen
-        lower, upper = (bound[:, 0] for bound in forecaster.forecast_interval(steps, level))
-    seen, ahead = np.arange(1.0 - len(rows), 1), np.arange(1.0, steps + 1)
-    to_come = forecaster.forecast(steps)[:, 0]
+    to_come, lower, upper = ahead
+    seen, steps = np.arange(1.0 - len(rows), 1), np.arange(1.0, len(to_come) + 1)
     series = [
         _line("series", seen, rows),
         _line(f"forecast, {forecaster.horizon} before", seen, made),
-        {**_line(f"to come, {100 * level:.10g} %", ahead, to_come)}
+        {**_line(f"to come, {100 * level:.10g} %", steps, to_come)}
         | {"low": _finite(lower), "high": _finite(upper)},
     ]
     panels = [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 # ---- Labels --------------------------------------------------------------------------------------
 
@@ -69,39 +71,73 @@ def counts_of(name: str, given: Any) -> list[int]:
 # ---- What is no series ---------------------------------------------------------------------------
 
 
-def check_series(op: str, X: Any, y: Any = None) -> None:
-    """ValueError where X is when rows were measured, not what was: dates, or one column of rising
-    numbers beside a y, which nothing reads."""
-    given = "nothing" if X is None else _times(X, y)
+def check_series(op: str, y: Any, target: Any = None) -> None:
+    """ValueError where y is when rows were measured, not what was: dates, or one column of rising
+    numbers beside another one."""
+    given = "nothing" if y is None else _times(y, target)
     if given is not None:
         raise ValueError(
-            f"[{op}] X must be the series itself, as neither times nor y are read, but is {given}: "
-            f"call {op}(y)"
+            f"[{op}] y must be the series itself, as neither times nor what stands behind it are read, but is "
+            f"{given}: call {op}(series)"
         )
 
 
-def _times(X: Any, y: Any) -> str | None:
-    values = np.asarray(X)
+def _times(y: Any, target: Any) -> str | None:
+    values = np.asarray(y)
     if values.dtype.kind in "mM":
         return "dates"
-    if y is None or values.dtype.kind not in "iuf" or values.size < 2 or values.size != len(values):
+    plain = values.dtype.kind in "iuf" and values.size >= 2 and values.size == len(values)
+    if target is None or not plain:
         return None
     column = values.reshape(-1)
-    same = np.shape(y) in (values.shape, column.shape) and np.array_equal(np.ravel(y), column)
-    return None if same or not (np.diff(column) > 0).all() else "one column of rising numbers beside y"
+    same = np.shape(target) in (values.shape, column.shape) and np.array_equal(
+        np.ravel(target), column
+    )
+    if same or not (np.diff(column) > 0).all():
+        return None
+    return "one column of rising numbers beside another"
 
 
-def check_horizon(X: Any) -> None:
-    """ValueError where what follows is given as other libraries want it, the steps ahead: a whole
+def check_target(op: str, y: Any, target: Any) -> None:
+    """What stands behind y: scikit-learn passes the target of a regression, which is not read.
+    ValueError: times in place of y; a table, which would be exogenous columns."""
+    if target is None:
+        return
+    check_series(op, y, target)
+    if np.ndim(target) > 1:
+        raise ValueError(
+            f"[{op}] exogenous columns must be given by name, {op}(y, X=...), but stand behind y"
+        )
+    # scikit-learn's tools pass it; a person may have meant it.
+    warnings.warn(
+        f"[{op}] what stands behind y is not read: exogenous columns are X=...", stacklevel=3 + (op != "score")
+    )
+
+
+def steps_of(fh: Any, h: Any) -> NDArray[np.int64]:
+    """The steps ahead: `h` of them, or those of `fh`. ValueError: none that are 1 or more."""
+    if fh is None:
+        check_count("predict", "h", h)
+        return np.arange(1, h + 1)
+    steps = np.atleast_1d(np.asarray(fh))
+    if steps.dtype.kind not in "iu" or steps.ndim != 1 or steps.size == 0 or (steps < 1).any():
+        raise ValueError(f"[predict] fh must be steps ahead, whole numbers of 1 or more, but is {fh}")
+    return steps.astype(np.int64)
+
+
+def check_horizon(y: Any) -> None:
+    """ValueError where what follows is given as the steps ahead in other libraries' place: a whole
     number, 1 and what rises from there, or dates."""
-    steps = np.asarray(X)
+    steps = np.asarray(y)
     dates = steps.dtype.kind in "mM"
     if not dates and (steps.dtype.kind not in "iu" or steps.ndim > 1 or steps.size == 0):
         return
     if dates or steps.ndim == 0 or (steps[0] == 1 and (np.diff(steps) > 0).all()):
-        count, form = (steps.size, "dates") if dates else (int(np.max(steps)), "steps ahead")
+        form = "dates" if dates else "steps ahead"
+        call = f"h={steps.size}" if dates or steps.ndim == 0 else f"fh={steps.tolist()}"
+        call = f"h={int(steps)}" if steps.ndim == 0 and not dates else call
         other = "" if dates else ", or give rows that are such numbers as floats"
         raise ValueError(
-            f"[predict] X must be the rows that follow but looks like {form}: call forecast({count})"
+            f"[predict] y must be the rows that follow but looks like {form}: call predict({call})"
             f"{other}"
         )

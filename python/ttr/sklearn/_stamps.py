@@ -124,6 +124,19 @@ def spacing_from(freq: Any, dates: bool) -> Spacing:
     raise ValueError(f"[fit_panel] freq must be {kinds} but is {freq!r}")
 
 
+def every(before: Stamps, stamps: Stamps, places: NDArray[np.int64], spacing: Spacing) -> Stamps:
+    """The stamps at all places behind `before` up to the last of `places`, where `stamps` are."""
+    whole = np.zeros(places[-1] + 1, stamps.dtype)
+    whole[places] = stamps
+    for start, stop in zip(np.append(0, places + 1), places):
+        if stop > start:
+            known = whole[max(start - KEPT, 0) : start] if start else before.astype(stamps.dtype)
+            whole[start:stop] = spacing.after(known, stop - start)
+    return whole
+
+
+#: Stamps that tell a month's last days from one day of every month.
+KEPT = 13
 #: Days behind a month's first that every month has.
 _SHORTEST = np.timedelta64(28, "D")
 

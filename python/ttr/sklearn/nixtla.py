@@ -23,10 +23,10 @@ from ._forecaster import StreamingForecaster
 
 class MemoryModel(_TS):  # type: ignore[misc]
     """`StreamingForecaster` as a model of one series: `fit(y)`, `predict(h, level)`, `forecast(y, h,
-    level)`, levels in percent. Keywords are those of `StreamingForecaster`; exogenous data are refused,
-    and forecasts of rows that were read are those made before each was."""
+    level)`, levels in percent. Keywords are those of `StreamingForecaster`; further columns of the frame are its
+    exogenous ones, and forecasts of rows that were read are those made before each was."""
 
-    uses_exog = False
+    uses_exog = True
 
     def __init__(self, alias: str = "StreamingForecaster", **options: Any) -> None:
         self.alias = alias
@@ -35,16 +35,15 @@ class MemoryModel(_TS):  # type: ignore[misc]
 
     def fit(self, y: Any, X: Any = None) -> MemoryModel:
         """Reads a series."""
-        self._refuse(X)
         self._series = np.asarray(y, np.float64)
-        self.model_ = self._read(self._series, None)
+        self._columns = X
+        self.model_ = self._read(self._series, X, None)
         return self
 
     def predict(self, h: int, X: Any = None, level: list[float] | None = None) -> dict[str, Any]:
-        """The next h rows, by the series of `fit`."""
-        self._refuse(X)
-        model = self.model_ if level is None else self._read(self._series, h)
-        return self._answer(model, h, level)
+        """The next h rows, by the series of `fit`; X: their columns, where it had some."""
+        model = self.model_ if level is None else self._read(self._series, self._columns, h)
+        return self._answer(model, h, X, level)
 
     def predict_in_sample(self, level: list[float] | None = None) -> dict[str, Any]:
         """The rows that `fit` read, each forecast before it was."""
@@ -60,24 +59,20 @@ class MemoryModel(_TS):  # type: ignore[misc]
         fitted: bool = False,
     ) -> dict[str, Any]:
         """`fit` and `predict` of one series, keeping nothing."""
-        self._refuse(X)
-        model = self._read(np.asarray(y, np.float64), h if level else None)
-        answer = self._answer(model, h, level)
+        model = self._read(np.asarray(y, np.float64), X, h if level else None)
+        answer = self._answer(model, h, X_future, level)
         return {**answer, "fitted": model.forecasts_[:, 0]} if fitted else answer
 
-    def _read(self, series: Any, reach: int | None) -> StreamingForecaster:
+    def _read(self, series: Any, X: Any, reach: int | None) -> StreamingForecaster:
         options = self.options if reach is None else {"ahead": reach, **self.options}
-        return StreamingForecaster(**options).fit(series)
+        return StreamingForecaster(**options).fit(series, X=X)
 
     @staticmethod
-    def _answer(model: StreamingForecaster, h: int, level: list[float] | None) -> dict[str, Any]:
-        answer: dict[str, Any] = {"mean": model.forecast(h)[:, 0]}
+    def _answer(
+        model: StreamingForecaster, h: int, X: Any, level: list[float] | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = {"mean": model.forecast(h, X=X)[:, 0]}
         for one in level or ():
-            lower, upper = model.forecast_interval(h, one / 100)
+            lower, upper = model.forecast_interval(h, one / 100, X=X)
             answer[f"lo-{one}"], answer[f"hi-{one}"] = lower[:, 0], upper[:, 0]
         return answer
-
-    @staticmethod
-    def _refuse(X: Any) -> None:
-        if X is not None:
-            raise ValueError("[fit] X must be None: a memory takes no exogenous data, but is given")
