@@ -6,10 +6,12 @@
 #include <cmath>
 #include <vector>
 
+#include "src/adapters/least_squares_memories.h"
 #include "src/adapters/least_squares_options.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
+#include "src/adapters/ridge_gradient.h"
 #include "src/core/working_copy.h"
 #include "src/engines/least_squares/gradient.h"
 #include "src/recipe/family.h"
@@ -17,109 +19,11 @@
 namespace ttr {
 namespace {
 
-/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
-TensorView RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given,
-                   CallScratch& scratch) {
-  const std::int64_t phi = PhiDim(recipe, dims);
-  const bool affine = recipe.function.kind == FunctionClass::kAffine;
-  const TensorView ridge = scratch.Zeros(DType::kFloat64, {dims.heads, phi});
-  double* numbers = ridge.as<double>();
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    for (std::int64_t i = 0; i < phi - (affine ? 1 : 0); ++i) {
-      double& number = numbers[h * phi + i];
-      number = recipe.optimizer.ridge;
-      if (given.defined()) number = given.rank() == 1 ? given.At({h}) : given.At({h, i});
-    }
-  }
-  return ridge;
-}
-
-/// The entry of a state that has A, or the triangle that stands for it.
-std::string_view GramEntry(const Recipe& recipe) {
-  return IsRotated(recipe) ? "state.r" : "state.a";
-}
-
-/// Is a ridge to be asked for? Not where it is part of an A that is given.
-bool AsksForRidge(const Recipe& recipe, const State& state) {
-  return recipe.optimizer.solver != Solver::kExact ||
-         recipe.optimizer.ridge_kind != RidgeKind::kFading ||
-         !state.Get(GramEntry(recipe)).defined();
-}
-
-/// A and B (or L, D and W), where the recipe carries them and where it does not: a state without
-/// entries begins with no associations, and with the ridge where that is part of A.
-class Memories {
- public:
-  Memories(const Recipe& recipe, const Dims& dims, const TensorView& ridge, DType dtype,
-           State& state, CallScratch& scratch) {
-    const auto entry = [&](std::string_view name, std::int64_t columns) {
-      const Shape shape{dims.states(), dims.heads, PhiDim(recipe, dims), columns};
-      if (!recipe.reading.causal) return scratch.Zeros(dtype, shape);
-      state.Set(name, Tensor(dtype, shape));
-      return state.Get(name);
-    };
-    b = state.Get("state");
-    if (!b.defined()) b = entry("state", dims.value_dim);
-    given_a_ = state.Get(GramEntry(recipe));
-    if (!given_a_.defined()) {
-      given_a_ = entry(GramEntry(recipe), PhiDim(recipe, dims));
-      if (recipe.optimizer.ridge_kind == RidgeKind::kFading) StartWith(ridge);
-    }
-    // Arithmetic is in one type: A gets that of B.
-    a = given_a_.dtype() == b.dtype() ? given_a_ : scratch.Copy(given_a_, b.dtype());
-    if (IsRotated(recipe)) AddSquares(recipe, dims, dtype, state, scratch);
-  }
-
-  /// Copies A back into the caller's tensor; called after the memories are written.
-  void Return() const {
-    if (a.data() != given_a_.data()) CopyInto(a, given_a_);
-    if (rss.data() != given_rss_.data()) CopyInto(rss, given_rss_);
-  }
-
-  /// Bytes that they take of the scratch.
-  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims) {
-    if (recipe.reading.causal) return 0;
-    const std::int64_t phi = PhiDim(recipe, dims);
-    return CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, dims.value_dim}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, dims.value_dim});
-  }
-
-  TensorView a, b, rss;
-
- private:
-  void AddSquares(const Recipe& recipe, const Dims& dims, DType dtype, State& state,
-                  CallScratch& scratch) {
-    const Shape shape{dims.states(), dims.heads, dims.value_dim};
-    given_rss_ = state.Get("state.rss");
-    if (!given_rss_.defined() && recipe.reading.causal) {
-      state.Set("state.rss", Tensor(dtype, shape));
-      given_rss_ = state.Get("state.rss");
-    } else if (!given_rss_.defined()) {
-      given_rss_ = scratch.Zeros(dtype, shape);
-    }
-    rss = given_rss_.dtype() == b.dtype() ? given_rss_ : scratch.Copy(given_rss_, b.dtype());
-  }
-
-  /// The ridge on the diagonals of A, or as D.
-  void StartWith(const TensorView& ridge) const {
-    for (std::int64_t n = 0; n < given_a_.size(0); ++n) {
-      for (std::int64_t h = 0; h < given_a_.size(1); ++h) {
-        for (std::int64_t i = 0; i < given_a_.size(2); ++i) {
-          given_a_.Set({n, h, i, i}, ridge.At({h, i}));
-        }
-      }
-    }
-  }
-
-  TensorView given_a_, given_rss_;
-};
-
 /// Operands of the engine, from a call that has been checked.
 struct Operands {
   Operands(const EngineCall& from, State& state, Needs needs, CallScratch& scratch)
       : ridge(AsksForRidge(from.recipe(), state)
-                  ? RidgeOf(from.recipe(), from.dims, from.inputs.ridge, scratch)
+                  ? RidgeOfMemories(from.recipe(), from.dims, from.inputs.ridge, scratch)
                   : TensorView()),
         memories(from.recipe(), from.dims, ridge, from.dtype, state, scratch),
         constants(from.prepared.For(from.dims, memories.b.dtype())),
@@ -151,11 +55,11 @@ struct Operands {
   /// Bytes that they take of the scratch.
   static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
     return CallScratch::Bytes(DType::kFloat64, {dims.heads, PhiDim(recipe, dims)}) +
-           Memories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
+           LeastSquaresMemories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
   }
 
   TensorView ridge;
-  Memories memories;
+  LeastSquaresMemories memories;
   const Constants& constants;
   MappedKeys keys;
   least_squares::Call call;
@@ -167,55 +71,6 @@ struct Operands {
     if (needs == Needs::kRead) used.k = {};
     return used;
   }
-};
-
-/// The gradient of the input `ridge`, [H] or [H, Dk], if it is wanted: from that of R, or where the
-/// ridge is part of the start of A, from that of its diagonal.
-class RidgeGradient {
- public:
-  RidgeGradient(const EngineCall& call, const State& initial, const TensorView& wanted)
-      : wanted_(wanted),
-        in_start_(call.recipe().optimizer.ridge_kind == RidgeKind::kFading),
-        starts_(in_start_ && !initial.Get("state.a").defined()),
-        ridged_(PhiDim(call.recipe(), call.dims) -
-                (call.recipe().function.kind == FunctionClass::kAffine ? 1 : 0)) {}
-
-  /// Makes the engine leave what is needed.
-  void AskFor(const least_squares::Call& call, least_squares::Gradients& gradients) {
-    if (!wanted_.defined()) return;
-    if (!in_start_) {
-      of_ridge_ = Tensor(DType::kFloat64, {call.a.size(0), call.a.size(1), call.a.size(2)});
-      gradients.ridge = of_ridge_;
-    } else if (starts_ && !gradients.a.defined()) {  // not causal: no state, yet a start
-      of_start_ = Tensor(call.a.dtype(), call.a.shape());
-      gradients.a = of_start_;
-    }
-  }
-
-  /// Sums over sequences, and where one ridge is for all channels over those.
-  void Write(const least_squares::Gradients& gradients) const {
-    if (!wanted_.defined()) return;
-    const TensorView& each = starts_ ? gradients.a : gradients.ridge;  // absent: 0
-    const bool one = wanted_.rank() == 1;
-    for (std::int64_t h = 0; h < wanted_.size(0); ++h) {
-      double all = 0;
-      for (std::int64_t i = 0; i < (one ? ridged_ : wanted_.size(1)); ++i) {
-        double sum = 0;
-        for (std::int64_t n = 0; each.defined() && n < each.size(0); ++n) {
-          sum += starts_ ? each.At({n, h, i, i}) : each.At({n, h, i});
-        }
-        all += sum;
-        if (!one) wanted_.Set({h, i}, sum);
-      }
-      if (one) wanted_.Set({h}, all);
-    }
-  }
-
- private:
-  TensorView wanted_;
-  bool in_start_, starts_;
-  std::int64_t ridged_;
-  Tensor of_ridge_, of_start_;
 };
 
 template <class BytesOf>
