@@ -225,6 +225,33 @@ TEST(RotatedLeastSquaresDigits, AConstantChannelLeavesNoRounding) {
   EXPECT_NEAR(y.view().At({0, 0, 0, 0}), rows.v.view().At({0, 0, 0, 0}), 1);
 }
 
+// A level of 10^12 that weighs 10^-30 of what comes behind it: corrections by what a row is more
+// than that level would leave its rounding, 10^-4.
+TEST(RotatedLeastSquaresDigits, AFadedLevelLeavesNoRounding) {
+  Rows rows(30, 2, 0, DType::kFloat64, 10);
+  const Tensor importance(DType::kFloat64, {1, 30, 1});
+  Rows behind(29, 2, 0, DType::kFloat64, 10);
+  for (std::int64_t t = 0; t < 30; ++t) {
+    importance.view().Set({0, t, 0}, t == 0 ? 1e-30 : 1);
+    const double level = t == 0 ? 1e12 / 3 : 0;
+    for (std::int64_t c = 0; c < 2; ++c) {
+      rows.k.view().Set({0, t, 0, c}, rows.k.view().At({0, t, 0, c}) + level);
+      if (t > 0) behind.k.view().Set({0, t - 1, 0, c}, rows.k.view().At({0, t, 0, c}));
+    }
+    rows.v.view().Set({0, t, 0, 0}, rows.v.view().At({0, t, 0, 0}) - level);
+    if (t > 0) behind.v.view().Set({0, t - 1, 0, 0}, rows.v.view().At({0, t, 0, 0}));
+  }
+  const Layer layer(ParseRecipe("affine_rls{factor: qr, ridge: 0, importance: input}"));
+  State state;
+  Inputs in = rows.inputs();
+  in.importance = importance;
+  layer.Memorize(in, state);
+  EXPECT_LE(WorstOf(SlopesOf(state), SlopesOf(behind)), 1e-5);  // they hold 10^-6 of that row
+  double mean = 0;
+  for (std::int64_t t = 0; t < 29; ++t) mean += behind.v.view().At({0, t, 0, 0}) / 29;
+  EXPECT_NEAR(state.Get("state").At({0, 0, 2, 0}), mean, 1e-14);
+}
+
 TEST(RotatedLeastSquaresDigits, TheConditionIsThatOfTheGramMatrix) {
   for (const std::string options : {"ridge: 0.1", "ridge: 0.1, ridge_kind: constant, decay: 0.9"}) {
     AssociativeMemory rotated(ParseRecipe("affine_rls{factor: qr, " + options + "}"),
