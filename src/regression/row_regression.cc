@@ -207,10 +207,9 @@ void RowRegression::Turn() {
   older_ = Suffixes(sizes_, std::move(newer_rows_));
   older_log_ = newer_log_ = 0;
   newer_rows_ = RowStore(sizes_.width());
-  std::vector<double> origin = older_.Sums().origin();
   newer_ = RotatedRows(sizes_);
-  newer_.Begin(std::move(origin));
   rotated_ = 0;
+  placed_ = false;  // what leaves may have been far from what comes
 }
 
 // ---- Reading -------------------------------------------------------------------------------------

@@ -21,11 +21,16 @@ Suffixes::Suffixes(const RowSizes& sizes, RowStore rows, std::int64_t first)
     weights_[i] = store_.weight(i) * std::exp(store_.log_decay(n - 1) - store_.log_decay(i));
   }
   RotatedRows sums(sizes_);
-  if (sizes_.intercept) sums.BeginNear({store_.Row(0), store_.stride(), n, weights_.data()});
   const std::int64_t marks = (n + stride_ - 1) / stride_;
   marks_.assign(static_cast<std::size_t>(marks), sums);
+  bool placed = !sizes_.intercept;
   for (std::int64_t i = marks - 1; i >= 0; --i) {
-    AddRows(i * stride_, std::min(n, (i + 1) * stride_), sums);
+    const std::int64_t begin = i * stride_, end = std::min(n, begin + stride_);
+    if (!placed) {
+      placed = sums.BeginNear({store_.Row(begin), store_.stride(), end - begin, &weights_[begin]});
+    }
+    AddRows(begin, end, sums);
+    sums.Centre();  // a suffix is not kept far from its rows by those that have left
     marks_[i] = sums;
   }
 }
@@ -47,8 +52,9 @@ const RotatedRows& Suffixes::Sums() {
   if (within_ != mark) {
     within_ = mark;
     between_.clear();
-    RotatedRows sums = mark < static_cast<std::int64_t>(marks_.size()) ? marks_[mark] : RotatedRows(sizes_);
-    if (mark == static_cast<std::int64_t>(marks_.size())) sums.Begin(marks_.back().origin());
+    const bool last = mark == static_cast<std::int64_t>(marks_.size());
+    RotatedRows sums = last ? RotatedRows(sizes_) : marks_[mark];
+    if (last) sums.Begin(marks_.back().origin());
     for (std::int64_t i = end - 1; i >= first_; --i) {
       AddRows(i, i + 1, sums);
       between_.push_back(sums);

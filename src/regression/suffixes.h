@@ -36,7 +36,7 @@ class RowStore {
 class Suffixes {
  public:
   explicit Suffixes(const RowSizes& sizes) : sizes_(sizes), store_(sizes.width()) {}
-  /// Weights count as behind the last row. The origin is near the rows.
+  /// Weights count as behind the last row.
   Suffixes(const RowSizes& sizes, RowStore rows, std::int64_t first = 0);
 
   std::int64_t count() const { return store_.count() - first_; }
