@@ -175,8 +175,7 @@ class LeastSquares : public Engine {
   }
 };
 
-/// Least squares whose rows are rotated into a triangle: another kernel for the same call. It has
-/// no gradients of its own.
+/// Least squares whose rows are rotated into a triangle: other kernels for the same calls.
 class RotatedLeastSquares final : public LeastSquares {
  public:
   std::string_view name() const override { return "least_squares_qr"; }
@@ -190,7 +189,6 @@ class RotatedLeastSquares final : public LeastSquares {
     const bool apart = recipe.optimizer.ridge_kind != RidgeKind::kFading;
     return 3 * phi * phi + 6 * phi * dv + (apart ? phi * phi * (2 * phi / 3 + 2 * dv) : 0);
   }
-  bool HasGradients() const override { return false; }
   bool Defers(const Recipe&, const Dims&, DType) const override { return false; }
 };
 
@@ -239,16 +237,19 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   least_squares::BackwardCall engine;
   const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
     const Tensor a = Tensor::Copy(operands.call.a), b = Tensor::Copy(operands.call.b);
+    const Tensor rss = operands.call.rss.defined() ? Tensor::Copy(operands.call.rss) : Tensor();
     least_squares::Call forward = operands.call;
     forward.a = a;
     forward.b = b;
+    if (rss.defined()) forward.rss = rss;
     forward.y = z;
     least_squares::Forward(LeastSquaresOptions(recipe, dims), forward, call.executor);
   });
   engine.dy = dz.defined() ? dz.view() : tensors.dy;
   engine.forward = operands.call;
-  engine.da = tensors.dstate.Get("state.a");
+  engine.da = tensors.dstate.Get(GramEntry(recipe));
   engine.db = tensors.dstate.Get("state");
+  if (IsRotated(recipe)) engine.drss = tensors.dstate.Get("state.rss");
 
   const bool direct = operands.keys.plain();
   Tensor dk, dq;
@@ -269,8 +270,9 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.importance = tensors.dinputs.importance;
   engine.gradients.step = tensors.dinputs.step;
   engine.gradients.momentum = tensors.dinputs.momentum;
-  engine.gradients.a = tensors.dinitial.Get("state.a");
+  engine.gradients.a = tensors.dinitial.Get(GramEntry(recipe));
   engine.gradients.b = tensors.dinitial.Get("state");
+  if (IsRotated(recipe)) engine.gradients.rss = tensors.dinitial.Get("state.rss");
   RidgeGradient ridge(call, initial, tensors.dinputs.ridge);
   ridge.AskFor(operands.call, engine.gradients);
   least_squares::Backward(LeastSquaresOptions(recipe, dims), engine, call.executor, call.scratch);

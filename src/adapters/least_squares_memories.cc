@@ -6,14 +6,9 @@
 #include "src/recipe/family.h"
 
 namespace ttr {
-namespace {
-
-/// The entry of a state that has A, or the triangle that stands for it.
 std::string_view GramEntry(const Recipe& recipe) {
   return IsRotated(recipe) ? "state.r" : "state.a";
 }
-
-}  // namespace
 
 TensorView RidgeOfMemories(const Recipe& recipe, const Dims& dims, const TensorView& given,
                            CallScratch& scratch) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "src/core/call_scratch.h"
 #include "ttr/inputs.h"
@@ -14,6 +15,9 @@ namespace ttr {
 /// affine memory.
 TensorView RidgeOfMemories(const Recipe& recipe, const Dims& dims, const TensorView& given,
                            CallScratch& scratch);
+
+/// The entry of a state that has A, or the triangle that stands for it.
+std::string_view GramEntry(const Recipe& recipe);
 
 /// Is a ridge to be asked for? Not where it is part of an A that is given.
 bool AsksForRidge(const Recipe& recipe, const State& state);

@@ -1,5 +1,6 @@
 #include "src/adapters/ridge_gradient.h"
 
+#include "src/adapters/least_squares_memories.h"
 #include "src/recipe/family.h"
 
 namespace ttr {
@@ -7,7 +8,7 @@ namespace ttr {
 RidgeGradient::RidgeGradient(const EngineCall& call, const State& initial, const TensorView& wanted)
     : wanted_(wanted),
       in_start_(call.recipe().optimizer.ridge_kind == RidgeKind::kFading),
-      starts_(in_start_ && !initial.Get("state.a").defined()),
+      starts_(in_start_ && !initial.Get(GramEntry(call.recipe())).defined()),
       ridged_(PhiDim(call.recipe(), call.dims) -
               (call.recipe().function.kind == FunctionClass::kAffine ? 1 : 0)) {}
 
