@@ -91,10 +91,11 @@ class RotatedGradient {
 
   void SolveRegular(const Triangle& of, double* x, double* z) const {
     double* const u = s_.forward.row + value_dim();
-    std::fill(s_.forward.row, u, 0.0);
-    SubtractAnswer(of, s_.forward.row);
-    for (std::int64_t i = 0; i < key_dim(); ++i) {
+    for (std::int64_t i = key_dim() - 1; i >= 0; --i) {  // D^-1 L^-T
       x[i] = u[i] / of.d[i];
+      SubtractRow(value_dim() + i, u[i], of.Row(i), s_.forward.row);
+    }
+    for (std::int64_t i = 0; i < key_dim(); ++i) {
       z[i] = sn::WideDot(value_dim(), of.Row(i), s_.values);
     }
     for (std::int64_t i = 1; i < key_dim(); ++i) {  // L^-1
