@@ -268,6 +268,35 @@ TEST(RotatedLeastSquaresDigits, TheConditionIsThatOfTheGramMatrix) {
   }
 }
 
+// What an answer of the Gram form is off by, its condition foretells; where that leaves nothing the
+// condition is infinite, or the status says so. That of a triangle stays right.
+TEST(RotatedLeastSquaresDigits, TheGramFormSaysHowManyItHas) {
+  for (const double offset : {0., 1e2, 1e4, 1e6, 1e8}) {
+    AssociativeMemory gram(ParseRecipe("affine_rls{ridge: 0}"), {.key_dim = 2});
+    AssociativeMemory rotated(ParseRecipe("affine_rls{factor: qr, ridge: 0}"), {.key_dim = 2});
+    CounterRandom random(11);
+    for (int t = 0; t < 200; ++t) {
+      const double x[] = {random.Normal(), random.Normal()};
+      const double key[] = {x[0] + offset, x[1] - offset}, value[] = {3 * x[0] - 2 * x[1]};
+      gram.Memorize(key, value);
+      rotated.Memorize(key, value);
+    }
+    const double query[] = {1 + offset, 2 - offset};
+    double answer = 0, exact = 0;
+    const Status status = gram.Retrieve(query, {&answer, 1});
+    EXPECT_EQ(rotated.Retrieve(query, {&exact, 1}), Status::kSolved);
+    EXPECT_NEAR(exact, -1, 1e-14 * (1 + offset)) << offset;
+    const double condition = gram.Condition();
+    if (status == Status::kSolved && std::isfinite(condition)) {
+      EXPECT_LE(std::abs(answer + 1), 64 * 0x1p-52 * condition) << offset;
+      EXPECT_LT(offset, 1e7);
+    } else {
+      EXPECT_GT(offset, 1e5);
+    }
+    if (offset >= 1e4) EXPECT_GT(condition, .1 * offset * offset) << offset;
+  }
+}
+
 TEST(RotatedLeastSquaresDigits, ARelativeRidgeIsRefused) {
   try {
     ParseRecipe("rls{factor: qr, ridge_kind: relative}");
