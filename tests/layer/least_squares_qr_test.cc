@@ -72,6 +72,14 @@ TEST_P(RotatedLeastSquares, LeavesOutRowsWithoutWeight) {
   ExpectAgreement(call, 1e-9, 1e-9);
 }
 
+// 1 / w is infinite: such a row has faded away.
+TEST_P(RotatedLeastSquares, LeavesOutRowsOfTheLeastWeights) {
+  const Call call(layer.recipe(), test::TwoMemories(30, 4, 3), DType::kFloat64, 3, true);
+  if (!call.inputs.importance.defined()) GTEST_SKIP() << "has no weights";
+  for (const std::int64_t t : {0, 5, 6, 20}) call.inputs.importance.Set({0, t, 0}, 1e-310);
+  ExpectAgreement(call, 1e-9, 1e-9);
+}
+
 TEST_P(RotatedLeastSquares, LeavesWhatIsNotFiniteToLaterTokens) {
   const Call call(layer.recipe(), test::TwoMemories(40, 4, 3), DType::kFloat64, 4, true);
   call.inputs.v.Set({0, 20, 0, 1}, kNan);
