@@ -15,6 +15,7 @@
 #include "ttr/norm.h"        // IWYU pragma: export
 #include "ttr/plan.h"        // IWYU pragma: export
 #include "ttr/recipe.h"      // IWYU pragma: export
+#include "ttr/regression.h"  // IWYU pragma: export
 #include "ttr/short_conv.h"  // IWYU pragma: export
 #include "ttr/state.h"       // IWYU pragma: export
 #include "ttr/state_pool.h"  // IWYU pragma: export

@@ -41,6 +41,7 @@ NB_MODULE(_core, module) {
   BindStatePool(module);
   BindMemory(module);
   BindForecaster(module);
+  BindRegression(module);
   module.def(
       "target", [] { return std::string(ttr::ChosenTarget()); },
       "The SIMD target that kernels run on; the variable TTR_TARGET forces another.");

@@ -46,5 +46,6 @@ void BindDecoder(nanobind::module_& module);
 void BindStatePool(nanobind::module_& module);
 void BindForecaster(nanobind::module_& module);
 void BindMemory(nanobind::module_& module);
+void BindRegression(nanobind::module_& module);
 
 }  // namespace ttr::python

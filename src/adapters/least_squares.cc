@@ -6,10 +6,12 @@
 #include <cmath>
 #include <vector>
 
+#include "src/adapters/least_squares_memories.h"
 #include "src/adapters/least_squares_options.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/output_norm.h"
 #include "src/adapters/registry.h"
+#include "src/adapters/ridge_gradient.h"
 #include "src/core/working_copy.h"
 #include "src/engines/least_squares/gradient.h"
 #include "src/recipe/family.h"
@@ -17,109 +19,11 @@
 namespace ttr {
 namespace {
 
-/// [H, Dphi], the ridge of every memory; none on the 1 of an affine memory.
-TensorView RidgeOf(const Recipe& recipe, const Dims& dims, const TensorView& given,
-                   CallScratch& scratch) {
-  const std::int64_t phi = PhiDim(recipe, dims);
-  const bool affine = recipe.function.kind == FunctionClass::kAffine;
-  const TensorView ridge = scratch.Zeros(DType::kFloat64, {dims.heads, phi});
-  double* numbers = ridge.as<double>();
-  for (std::int64_t h = 0; h < dims.heads; ++h) {
-    for (std::int64_t i = 0; i < phi - (affine ? 1 : 0); ++i) {
-      double& number = numbers[h * phi + i];
-      number = recipe.optimizer.ridge;
-      if (given.defined()) number = given.rank() == 1 ? given.At({h}) : given.At({h, i});
-    }
-  }
-  return ridge;
-}
-
-/// The entry of a state that has A, or the triangle that stands for it.
-std::string_view GramEntry(const Recipe& recipe) {
-  return IsRotated(recipe) ? "state.r" : "state.a";
-}
-
-/// Is a ridge to be asked for? Not where it is part of an A that is given.
-bool AsksForRidge(const Recipe& recipe, const State& state) {
-  return recipe.optimizer.solver != Solver::kExact ||
-         recipe.optimizer.ridge_kind != RidgeKind::kFading ||
-         !state.Get(GramEntry(recipe)).defined();
-}
-
-/// A and B (or L, D and W), where the recipe carries them and where it does not: a state without
-/// entries begins with no associations, and with the ridge where that is part of A.
-class Memories {
- public:
-  Memories(const Recipe& recipe, const Dims& dims, const TensorView& ridge, DType dtype,
-           State& state, CallScratch& scratch) {
-    const auto entry = [&](std::string_view name, std::int64_t columns) {
-      const Shape shape{dims.states(), dims.heads, PhiDim(recipe, dims), columns};
-      if (!recipe.reading.causal) return scratch.Zeros(dtype, shape);
-      state.Set(name, Tensor(dtype, shape));
-      return state.Get(name);
-    };
-    b = state.Get("state");
-    if (!b.defined()) b = entry("state", dims.value_dim);
-    given_a_ = state.Get(GramEntry(recipe));
-    if (!given_a_.defined()) {
-      given_a_ = entry(GramEntry(recipe), PhiDim(recipe, dims));
-      if (recipe.optimizer.ridge_kind == RidgeKind::kFading) StartWith(ridge);
-    }
-    // Arithmetic is in one type: A gets that of B.
-    a = given_a_.dtype() == b.dtype() ? given_a_ : scratch.Copy(given_a_, b.dtype());
-    if (IsRotated(recipe)) AddSquares(recipe, dims, dtype, state, scratch);
-  }
-
-  /// Copies A back into the caller's tensor; called after the memories are written.
-  void Return() const {
-    if (a.data() != given_a_.data()) CopyInto(a, given_a_);
-    if (rss.data() != given_rss_.data()) CopyInto(rss, given_rss_);
-  }
-
-  /// Bytes that they take of the scratch.
-  static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims) {
-    if (recipe.reading.causal) return 0;
-    const std::int64_t phi = PhiDim(recipe, dims);
-    return CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, dims.value_dim}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, phi, phi}) +
-           CallScratch::Bytes(DType::kFloat64, {dims.states(), dims.heads, dims.value_dim});
-  }
-
-  TensorView a, b, rss;
-
- private:
-  void AddSquares(const Recipe& recipe, const Dims& dims, DType dtype, State& state,
-                  CallScratch& scratch) {
-    const Shape shape{dims.states(), dims.heads, dims.value_dim};
-    given_rss_ = state.Get("state.rss");
-    if (!given_rss_.defined() && recipe.reading.causal) {
-      state.Set("state.rss", Tensor(dtype, shape));
-      given_rss_ = state.Get("state.rss");
-    } else if (!given_rss_.defined()) {
-      given_rss_ = scratch.Zeros(dtype, shape);
-    }
-    rss = given_rss_.dtype() == b.dtype() ? given_rss_ : scratch.Copy(given_rss_, b.dtype());
-  }
-
-  /// The ridge on the diagonals of A, or as D.
-  void StartWith(const TensorView& ridge) const {
-    for (std::int64_t n = 0; n < given_a_.size(0); ++n) {
-      for (std::int64_t h = 0; h < given_a_.size(1); ++h) {
-        for (std::int64_t i = 0; i < given_a_.size(2); ++i) {
-          given_a_.Set({n, h, i, i}, ridge.At({h, i}));
-        }
-      }
-    }
-  }
-
-  TensorView given_a_, given_rss_;
-};
-
 /// Operands of the engine, from a call that has been checked.
 struct Operands {
   Operands(const EngineCall& from, State& state, Needs needs, CallScratch& scratch)
       : ridge(AsksForRidge(from.recipe(), state)
-                  ? RidgeOf(from.recipe(), from.dims, from.inputs.ridge, scratch)
+                  ? RidgeOfMemories(from.recipe(), from.dims, from.inputs.ridge, scratch)
                   : TensorView()),
         memories(from.recipe(), from.dims, ridge, from.dtype, state, scratch),
         constants(from.prepared.For(from.dims, memories.b.dtype())),
@@ -151,11 +55,11 @@ struct Operands {
   /// Bytes that they take of the scratch.
   static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
     return CallScratch::Bytes(DType::kFloat64, {dims.heads, PhiDim(recipe, dims)}) +
-           Memories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
+           LeastSquaresMemories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
   }
 
   TensorView ridge;
-  Memories memories;
+  LeastSquaresMemories memories;
   const Constants& constants;
   MappedKeys keys;
   least_squares::Call call;
@@ -167,55 +71,6 @@ struct Operands {
     if (needs == Needs::kRead) used.k = {};
     return used;
   }
-};
-
-/// The gradient of the input `ridge`, [H] or [H, Dk], if it is wanted: from that of R, or where the
-/// ridge is part of the start of A, from that of its diagonal.
-class RidgeGradient {
- public:
-  RidgeGradient(const EngineCall& call, const State& initial, const TensorView& wanted)
-      : wanted_(wanted),
-        in_start_(call.recipe().optimizer.ridge_kind == RidgeKind::kFading),
-        starts_(in_start_ && !initial.Get("state.a").defined()),
-        ridged_(PhiDim(call.recipe(), call.dims) -
-                (call.recipe().function.kind == FunctionClass::kAffine ? 1 : 0)) {}
-
-  /// Makes the engine leave what is needed.
-  void AskFor(const least_squares::Call& call, least_squares::Gradients& gradients) {
-    if (!wanted_.defined()) return;
-    if (!in_start_) {
-      of_ridge_ = Tensor(DType::kFloat64, {call.a.size(0), call.a.size(1), call.a.size(2)});
-      gradients.ridge = of_ridge_;
-    } else if (starts_ && !gradients.a.defined()) {  // not causal: no state, yet a start
-      of_start_ = Tensor(call.a.dtype(), call.a.shape());
-      gradients.a = of_start_;
-    }
-  }
-
-  /// Sums over sequences, and where one ridge is for all channels over those.
-  void Write(const least_squares::Gradients& gradients) const {
-    if (!wanted_.defined()) return;
-    const TensorView& each = starts_ ? gradients.a : gradients.ridge;  // absent: 0
-    const bool one = wanted_.rank() == 1;
-    for (std::int64_t h = 0; h < wanted_.size(0); ++h) {
-      double all = 0;
-      for (std::int64_t i = 0; i < (one ? ridged_ : wanted_.size(1)); ++i) {
-        double sum = 0;
-        for (std::int64_t n = 0; each.defined() && n < each.size(0); ++n) {
-          sum += starts_ ? each.At({n, h, i, i}) : each.At({n, h, i});
-        }
-        all += sum;
-        if (!one) wanted_.Set({h, i}, sum);
-      }
-      if (one) wanted_.Set({h}, all);
-    }
-  }
-
- private:
-  TensorView wanted_;
-  bool in_start_, starts_;
-  std::int64_t ridged_;
-  Tensor of_ridge_, of_start_;
 };
 
 template <class BytesOf>
@@ -320,8 +175,7 @@ class LeastSquares : public Engine {
   }
 };
 
-/// Least squares whose rows are rotated into a triangle: another kernel for the same call. It has
-/// no gradients of its own.
+/// Least squares whose rows are rotated into a triangle: other kernels for the same calls.
 class RotatedLeastSquares final : public LeastSquares {
  public:
   std::string_view name() const override { return "least_squares_qr"; }
@@ -335,7 +189,6 @@ class RotatedLeastSquares final : public LeastSquares {
     const bool apart = recipe.optimizer.ridge_kind != RidgeKind::kFading;
     return 3 * phi * phi + 6 * phi * dv + (apart ? phi * phi * (2 * phi / 3 + 2 * dv) : 0);
   }
-  bool HasGradients() const override { return false; }
   bool Defers(const Recipe&, const Dims&, DType) const override { return false; }
 };
 
@@ -384,16 +237,19 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   least_squares::BackwardCall engine;
   const Tensor dz = GradientBeforeNorm(call, dtype, tensors.dy, [&](const TensorView& z) {
     const Tensor a = Tensor::Copy(operands.call.a), b = Tensor::Copy(operands.call.b);
+    const Tensor rss = operands.call.rss.defined() ? Tensor::Copy(operands.call.rss) : Tensor();
     least_squares::Call forward = operands.call;
     forward.a = a;
     forward.b = b;
+    if (rss.defined()) forward.rss = rss;
     forward.y = z;
     least_squares::Forward(LeastSquaresOptions(recipe, dims), forward, call.executor);
   });
   engine.dy = dz.defined() ? dz.view() : tensors.dy;
   engine.forward = operands.call;
-  engine.da = tensors.dstate.Get("state.a");
+  engine.da = tensors.dstate.Get(GramEntry(recipe));
   engine.db = tensors.dstate.Get("state");
+  if (IsRotated(recipe)) engine.drss = tensors.dstate.Get("state.rss");
 
   const bool direct = operands.keys.plain();
   Tensor dk, dq;
@@ -414,8 +270,9 @@ void LeastSquares::Backward(const EngineCall& call, const State& initial,
   engine.gradients.importance = tensors.dinputs.importance;
   engine.gradients.step = tensors.dinputs.step;
   engine.gradients.momentum = tensors.dinputs.momentum;
-  engine.gradients.a = tensors.dinitial.Get("state.a");
+  engine.gradients.a = tensors.dinitial.Get(GramEntry(recipe));
   engine.gradients.b = tensors.dinitial.Get("state");
+  if (IsRotated(recipe)) engine.gradients.rss = tensors.dinitial.Get("state.rss");
   RidgeGradient ridge(call, initial, tensors.dinputs.ridge);
   ridge.AskFor(operands.call, engine.gradients);
   least_squares::Backward(LeastSquaresOptions(recipe, dims), engine, call.executor, call.scratch);

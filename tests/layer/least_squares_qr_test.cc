@@ -72,6 +72,14 @@ TEST_P(RotatedLeastSquares, LeavesOutRowsWithoutWeight) {
   ExpectAgreement(call, 1e-9, 1e-9);
 }
 
+// 1 / w is infinite: such a row has faded away.
+TEST_P(RotatedLeastSquares, LeavesOutRowsOfTheLeastWeights) {
+  const Call call(layer.recipe(), test::TwoMemories(30, 4, 3), DType::kFloat64, 3, true);
+  if (!call.inputs.importance.defined()) GTEST_SKIP() << "has no weights";
+  for (const std::int64_t t : {0, 5, 6, 20}) call.inputs.importance.Set({0, t, 0}, 1e-310);
+  ExpectAgreement(call, 1e-9, 1e-9);
+}
+
 TEST_P(RotatedLeastSquares, LeavesWhatIsNotFiniteToLaterTokens) {
   const Call call(layer.recipe(), test::TwoMemories(40, 4, 3), DType::kFloat64, 4, true);
   call.inputs.v.Set({0, 20, 0, 1}, kNan);
@@ -225,6 +233,33 @@ TEST(RotatedLeastSquaresDigits, AConstantChannelLeavesNoRounding) {
   EXPECT_NEAR(y.view().At({0, 0, 0, 0}), rows.v.view().At({0, 0, 0, 0}), 1);
 }
 
+// A level of 10^12 that weighs 10^-30 of what comes behind it: corrections by what a row is more
+// than that level would leave its rounding, 10^-4.
+TEST(RotatedLeastSquaresDigits, AFadedLevelLeavesNoRounding) {
+  Rows rows(30, 2, 0, DType::kFloat64, 10);
+  const Tensor importance(DType::kFloat64, {1, 30, 1});
+  Rows behind(29, 2, 0, DType::kFloat64, 10);
+  for (std::int64_t t = 0; t < 30; ++t) {
+    importance.view().Set({0, t, 0}, t == 0 ? 1e-30 : 1);
+    const double level = t == 0 ? 1e12 / 3 : 0;
+    for (std::int64_t c = 0; c < 2; ++c) {
+      rows.k.view().Set({0, t, 0, c}, rows.k.view().At({0, t, 0, c}) + level);
+      if (t > 0) behind.k.view().Set({0, t - 1, 0, c}, rows.k.view().At({0, t, 0, c}));
+    }
+    rows.v.view().Set({0, t, 0, 0}, rows.v.view().At({0, t, 0, 0}) - level);
+    if (t > 0) behind.v.view().Set({0, t - 1, 0, 0}, rows.v.view().At({0, t, 0, 0}));
+  }
+  const Layer layer(ParseRecipe("affine_rls{factor: qr, ridge: 0, importance: input}"));
+  State state;
+  Inputs in = rows.inputs();
+  in.importance = importance;
+  layer.Memorize(in, state);
+  EXPECT_LE(WorstOf(SlopesOf(state), SlopesOf(behind)), 1e-5);  // they hold 10^-6 of that row
+  double mean = 0;
+  for (std::int64_t t = 0; t < 29; ++t) mean += behind.v.view().At({0, t, 0, 0}) / 29;
+  EXPECT_NEAR(state.Get("state").At({0, 0, 2, 0}), mean, 1e-14);
+}
+
 TEST(RotatedLeastSquaresDigits, TheConditionIsThatOfTheGramMatrix) {
   for (const std::string options : {"ridge: 0.1", "ridge: 0.1, ridge_kind: constant, decay: 0.9"}) {
     AssociativeMemory rotated(ParseRecipe("affine_rls{factor: qr, " + options + "}"),
@@ -238,6 +273,35 @@ TEST(RotatedLeastSquaresDigits, TheConditionIsThatOfTheGramMatrix) {
       gram.Memorize(key, value);
       EXPECT_NEAR(rotated.Condition() / gram.Condition(), 1, 1e-9) << options << t;
     }
+  }
+}
+
+// What an answer of the Gram form is off by, its condition foretells; where that leaves nothing the
+// condition is infinite, or the status says so. That of a triangle stays right.
+TEST(RotatedLeastSquaresDigits, TheGramFormSaysHowManyItHas) {
+  for (const double offset : {0., 1e2, 1e4, 1e6, 1e8}) {
+    AssociativeMemory gram(ParseRecipe("affine_rls{ridge: 0}"), {.key_dim = 2});
+    AssociativeMemory rotated(ParseRecipe("affine_rls{factor: qr, ridge: 0}"), {.key_dim = 2});
+    CounterRandom random(11);
+    for (int t = 0; t < 200; ++t) {
+      const double x[] = {random.Normal(), random.Normal()};
+      const double key[] = {x[0] + offset, x[1] - offset}, value[] = {3 * x[0] - 2 * x[1]};
+      gram.Memorize(key, value);
+      rotated.Memorize(key, value);
+    }
+    const double query[] = {1 + offset, 2 - offset};
+    double answer = 0, exact = 0;
+    const Status status = gram.Retrieve(query, {&answer, 1});
+    EXPECT_EQ(rotated.Retrieve(query, {&exact, 1}), Status::kSolved);
+    EXPECT_NEAR(exact, -1, 1e-14 * (1 + offset)) << offset;
+    const double condition = gram.Condition();
+    if (status == Status::kSolved && std::isfinite(condition)) {
+      EXPECT_LE(std::abs(answer + 1), 64 * 0x1p-52 * condition) << offset;
+      EXPECT_LT(offset, 1e7);
+    } else {
+      EXPECT_GT(offset, 1e5);
+    }
+    if (offset >= 1e4) EXPECT_GT(condition, .1 * offset * offset) << offset;
   }
 }
 

@@ -29,7 +29,10 @@ def with_value(array: NDArray[Any], place: Any, value: Any) -> NDArray[Any]:
 # ---- An answer -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", ["affine_rls{importance: input, ridge: 0}", "affine_rls"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["affine_rls{importance: input, ridge: 0}", "affine_rls", "affine_rls{factor: qr, ridge: 0}"],
+)
 def test_constant_and_repeated_columns(recipe: str) -> None:
     """The coefficients of least norm: halves of a column that stands twice, 0 of a constant one."""
     table = np.column_stack([X[:, 0], X[:, 0], np.full(40, 7.0)])
@@ -50,6 +53,25 @@ def test_one_row() -> None:
     assert np.isnan(model.coef_stderr_).all()
     with pytest.raises(ValueError, match="at least lags \\+ horizon = 17 samples but has 1 sample "):
         StreamingForecaster().fit([1.0])
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 5}, {"half_life": 9}])
+def test_one_row_of_everything(options: dict[str, Any]) -> None:
+    model = StreamingRegressor(**options).fit(X[:1], Y[:1])
+    assert model.predict(X[:1])[0] == pytest.approx(Y[0]) and model.n_seen_ == 1
+    assert np.isnan(model.coef_stderr_).all() and np.isnan(model.residual_variance_)
+    assert np.isnan(model.predict_interval(X[:1])).all()
+
+
+@pytest.mark.parametrize("nulls", ["drop", "zero", "wait"])
+def test_a_regressor_of_nothing(nulls: str) -> None:
+    """Nothing is known, and that is the answer; what comes later is learned."""
+    missing = np.full(40, np.nan)
+    model = StreamingRegressor(nulls=nulls).fit(X, missing)
+    np.testing.assert_array_equal(model.predict(X), np.zeros(40))
+    assert np.isnan(model.coef_stderr_).all()
+    model.partial_fit(X, Y)
+    np.testing.assert_allclose(model.coef_, StreamingRegressor().fit(X, Y).coef_, rtol=1e-12)
 
 
 def test_weights_of_zero() -> None:
@@ -99,30 +121,49 @@ def test_time_that_runs_backwards() -> None:
 
 
 @pytest.mark.parametrize(
-    "weights, message",
-    [(with_value(np.ones(40), 3, -1), "[Nn]egative"), (with_value(np.ones(40), 3, np.nan), "NaN")],
+    "weight, message", [(-1, "is -1.0 in row 3 .Negative"), (np.nan, "is nan in row 3 .NaN")]
 )
-def test_weights(weights: NDArray[Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        StreamingRegressor().fit(X, Y, sample_weight=weights)
+def test_weights(weight: float, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"\[fit\] sample_weight must be 0 or more and finite but {message}"):
+        StreamingRegressor().fit(X, Y, sample_weight=with_value(np.ones(40), 3, weight))
 
 
+@pytest.mark.parametrize("nulls", ["raise", "drop", "zero", "wait"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinities(value: float) -> None:
-    with pytest.raises(ValueError, match="infinity"):
-        StreamingRegressor().fit(with_value(X, (3, 1), value), Y)
-    with pytest.raises(ValueError, match="infinity"):
-        StreamingRegressor().fit(X, with_value(Y, 3, value))
+def test_infinities(value: float, nulls: str) -> None:
+    model = StreamingRegressor(nulls=nulls).fit(X, Y)
+    with pytest.raises(ValueError, match=r"\[fit\] X must be finite but is infinity in row 3, column 1"):
+        StreamingRegressor(nulls=nulls).fit(with_value(X, (3, 1), value), Y)
+    with pytest.raises(ValueError, match=r"y must be finite but is infinity in row 3$"):
+        model.partial_fit(X, with_value(Y, 3, value))
+    with pytest.raises(ValueError, match=r"\[predict\] X must be finite but is infinity in row 3, column 1"):
+        model.predict(with_value(X, (3, 1), value))
+    with pytest.raises(ValueError, match=r"x\[0\] must be finite but is"):
+        model.learn_one({0: value, 1: 0.0}, 1.0)
     with pytest.raises(ValueError, match="infinity"):
         StreamingForecaster(lags=3).fit(with_value(SERIES, 3, value))
     with pytest.raises(ValueError, match="y of 'b' must be finite or missing but is infinite in row 33"):
         StreamingForecaster(lags=3).fit_panel(panel(y=with_value(SERIES, 33, value)))
+    assert model.n_seen_ == 40
+
+
+def test_missing_numbers() -> None:
+    with pytest.raises(ValueError, match=r"X must be finite but is NaN in row 3, column 1; nulls='drop'"):
+        StreamingRegressor().fit(with_value(X, (3, 1), np.nan), Y)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"height": X[:, 0], "age": with_value(X[:, 1], 3, np.nan)})
+    with pytest.raises(ValueError, match=r"is NaN in row 3, column 'age'"):
+        StreamingRegressor().fit(frame, Y)
 
 
 def test_words() -> None:
     words = with_value(X.astype(object), (3, 1), "tall")
-    with pytest.raises(ValueError, match="tall"):
+    with pytest.raises(ValueError, match=r"\[fit\] X must be numbers but is 'tall' in row 3, column 1"):
         StreamingRegressor().fit(words, Y)
+    with pytest.raises(ValueError, match=r"\[predict\] X must be numbers but is 'tall' in row 3, column 1"):
+        StreamingRegressor().fit(X, Y).predict(words)
+    with pytest.raises(ValueError, match=r"\[fit\] y must be numbers but is 'old' in row 2"):
+        StreamingRegressor().fit(X, with_value(Y.astype(object), 2, "old"))
     with pytest.raises(ValueError, match="high"):
         StreamingForecaster(lags=3).fit(with_value(SERIES.astype(object), 3, "high"))
     with pytest.raises(ValueError, match="y must be numbers"):

@@ -288,7 +288,7 @@ def test_errors() -> None:
         model.learn_one({0: float("nan")}, 1.0)
     with pytest.raises(ValueError, match="finite"):
         model.learn_one({0: 1.0}, float("inf"))
-    with pytest.raises(ValueError, match="importance must be"):
+    with pytest.raises(ValueError, match="w must be 0 or more and finite"):
         model.learn_one({0: 1.0}, 1.0, w=-1.0)
     with pytest.raises(ValueError, match="one output but has 2"):
         StreamingRegressor().fit(x, np.stack([y, y], 1)).learn_one({0: 1.0}, 1.0)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 
 from ._constants import Array
-from ._triangle import Triangle
 
 #: Rows after which a memory of many rows is moved again; one of fewer is at every power of two.
 _ROWS = 64
@@ -29,18 +28,11 @@ def is_due(before: int, after: int) -> bool:
     return before.bit_length() != after.bit_length()
 
 
-def mean_of(rows: Array, weights: Array | None, exact: bool) -> Array | None:
-    """The mean of the rows that count; None where none does. Not exactly: of every column the number
-    that is nearest to it, as whole numbers stay whole when that is subtracted."""
+def mean_of(rows: Array, weights: Array | None) -> Array | None:
+    """The mean of the rows that count; None where none does."""
     if weights is not None:
         rows = rows[weights > 0]
-    if len(rows) == 0:
-        return None
-    mean = rows.mean(axis=0)
-    if exact:
-        return np.asarray(mean)
-    nearest = np.abs(rows - mean).argmin(axis=0)
-    return np.asarray(rows[nearest, np.arange(rows.shape[1])])
+    return np.asarray(rows.mean(axis=0)) if len(rows) else None
 
 
 def few_bits(x: Array) -> Array:
@@ -63,8 +55,6 @@ def means(state: dict[str, Array]) -> tuple[Array, Array] | None:
 
 def moved(state: dict[str, Array], c: Array, d: Array) -> dict[str, Array]:
     """The state of the rows x - c, y - d."""
-    if "state.r" in state:
-        return Triangle.of_state(state).moved(c, d).state()
     a, b = state["state.a"], state["state"]
     b = b - np.outer(a[:, -1], d)
     b[:-1] -= np.outer(c, b[-1])

@@ -8,7 +8,7 @@ import numpy as np
 
 import ttr
 
-from ._centre import few_bits, is_due, mean_of, means, moved
+from ._centre import is_due, mean_of, means, moved
 from ._constants import (
     Array,
     Constants,
@@ -18,9 +18,7 @@ from ._constants import (
     ridge_of,
     takes_importance,
 )
-from ._linear import LinearFit
 from ._sums import Sums
-from ._triangle import Triangle, is_rotated
 
 
 class RowMemory:
@@ -85,25 +83,6 @@ class RowMemory:
             self._move()
         return values - before, values - after
 
-    def memorize(self, rows: Array, values: Array, weights: Array | None = None) -> None:
-        """Learns [n, Dk] -> [n, Dv] row by row, and predicts nothing."""
-        if len(rows) == 0:
-            return
-        if not self._placed:
-            self._place(rows, values, weights)
-        keys, v = _as_tokens(rows - self.key_origin), _as_tokens(values - self.value_origin)
-        inputs = self._inputs(keys)
-        if weights is not None:
-            inputs["importance"] = weights[None, :, None]
-        if len(rows) == 1:
-            self._decoder.memorize(keys, v, **inputs)
-        else:
-            state = self._layer.memorize(keys, v, state=self._decoder.state(), **inputs)
-            self._decoder.start(state)
-        self.count += len(rows)
-        if self._centres and is_due(self.count - len(rows), self.count):
-            self._move()
-
     def _learn(self, rows: Array, values: Array, weights: Array | None) -> tuple[Array, Array]:
         """What is predicted of every row before and after it is learned."""
         keys = _as_tokens(rows)
@@ -123,16 +102,9 @@ class RowMemory:
         self.count += len(rows)
         return np.concatenate([first, y[0, :-1, 1, :]]), y[0, :, 0, :]
 
-    def write(self, row: Array, value: Array) -> None:
-        """Learns one row, [1, Dk] -> [1, Dv], and predicts nothing."""
-        keys = _as_tokens(row)
-        self._decoder.memorize(keys, _as_tokens(value), **self._inputs(keys))
-        self.count += 1
-
     def _place(self, rows: Array, values: Array, weights: Array | None) -> None:
         """Puts the origin near the mean of the first rows that count."""
-        exact = not is_rotated(self.recipe)  # whose triangle has the means itself
-        key, value = mean_of(rows, weights, exact), mean_of(values, weights, exact)
+        key, value = mean_of(rows, weights), mean_of(values, weights)
         if key is None or value is None:
             return
         self.key_origin, self.value_origin, self._placed = key, value, True
@@ -143,10 +115,6 @@ class RowMemory:
         by = means(state)
         if not self._placed or by is None:
             return
-        # The least norm is that of rows from their very mean. A triangle that is regular has the means
-        # itself, and they only have to be small.
-        if is_rotated(self.recipe) and Triangle.of_state(state).regular:
-            by = few_bits(by[0]), few_bits(by[1])
         key, value = self.key_origin + by[0], self.value_origin + by[1]
         # By as much as the origin did move: far from 0 it has fewer digits than a mean.
         self._start(moved(state, key - self.key_origin, value - self.value_origin))
@@ -184,7 +152,7 @@ class RowMemory:
                     f"{self.recipe} cannot take in"
                 )
             old = mine[name]
-            if name in ("state.a", "state.r"):  # what is there at the start is the ridge, and fades
+            if name == "state.a":  # what is there at the start is the ridge, and fades
                 start[name] = start[name] * self.decay**self.count
             elif "S" in axes:
                 shape = [*old.shape[:-1], key_dim if axes[-1] == "Dk" else old.shape[-1]]
@@ -200,19 +168,14 @@ class RowMemory:
         origin = np.concatenate([self.key_origin, self.value_origin])
         state, ridge = self.state, self._ridge_within(self.count)
         affine = self.recipe.option("function") == "affine"
-        if is_rotated(self.recipe):
-            return Triangle.of_state(state).sums(ridge, origin, affine)
         return Sums.of_state(state["state.a"], state["state"], ridge, origin, affine)
 
-    def holding(self, sums: Sums, count: int) -> RowMemory:
-        """A memory of this recipe that holds other sums, of so many rows."""
+    def holding(self, sums: Sums, count: int, fit: object = None) -> RowMemory:
+        """A memory of this recipe that holds other sums, of so many rows; their fit leaves nothing in it."""
         new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
         ridge = self._ridge_within(count)
-        if is_rotated(self.recipe):
-            new._start(Triangle.of_sums(sums, ridge).state())
-        else:
-            a, b = sums.state(ridge)
-            new._start({"state.a": a, "state": b})
+        a, b = sums.state(ridge)
+        new._start({"state.a": a, "state": b})
         new.count = count
         new._placed = not self._centres or sums.weight > 0
         if self._centres:
@@ -222,32 +185,7 @@ class RowMemory:
     def and_rows_of(self, later: RowMemory) -> RowMemory:
         """The memory of the rows of both, which solve least squares: first these."""
         fade, count = self.decay**later.count, self.count + later.count
-        if not is_rotated(self.recipe):
-            return self.holding(self.sums().faded(fade).and_rows_of(later.sums()), count)
-        new = RowMemory(self.recipe, self.constants, self.key_dim, self.value_dim, self._centres)
-        placed = later if later._placed and not self._placed else self
-        new.key_origin, new.value_origin = placed.key_origin, placed.value_origin
-        new.count, new._placed = count, placed._placed
-        both = new._seen(self).faded(fade).and_rows_of(new._seen(later))
-        new._start(both.without_ridge(later._ridge_within(later.count), self.key_dim).state())
-        if self._centres:
-            new._move()
-        return new
-
-    def hold_squares(self, rss: Array) -> None:
-        """Puts the least sum of squares into a triangle that has none; what a ridge that is no part of
-        it adds follows from it."""
-        if is_rotated(self.recipe):
-            added = LinearFit(self).least_squares
-            self._start({**self.state, "state.rss": np.maximum(rss - added, 0)})
-
-    def _seen(self, other: RowMemory) -> Triangle:
-        """Another memory's triangle, from the origin of this one."""
-        triangle = Triangle.of_state(other.state)
-        if not self._centres:
-            return triangle
-        key, value = self.key_origin - other.key_origin, self.value_origin - other.value_origin
-        return triangle.moved(key, value)
+        return self.holding(self.sums().faded(fade).and_rows_of(later.sums()), count)
 
     def _ridge_within(self, count: int) -> float:
         """What of the ridge A holds behind so many rows."""

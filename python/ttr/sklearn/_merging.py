@@ -1,4 +1,4 @@
-"""Two least-squares memories as one, and rows taken back from one.
+"""Two memories of sums as one (of triangles: _rotated.py), and rows taken back from one.
 
 A and B are sums of rows, so those of two tables add up, and rows can be subtracted; the ridge is in
 them once. The least sum of squares follows, too. With Q(m) = sum w g^age |y - m(x)|^2 + ridge |m|^2,
@@ -25,7 +25,11 @@ from ._constants import Array, ridge_of
 from ._linear import LinearFit, is_least_squares
 from ._memory import RowMemory
 from ._residuals import FitResiduals
+from ._rotated import RotatedMemory
 from ._sums import Sums
+
+#: A memory of sums, or of a triangle.
+LeastSquares = RowMemory | RotatedMemory
 
 
 def check_sums(op: str, recipe: ttr.Recipe, instead: str) -> None:
@@ -51,7 +55,7 @@ def check_alike(mine: dict[str, Any], its: dict[str, Any]) -> None:
             )
 
 
-def check_taken_back(memory: RowMemory, rows: int, latest: bool) -> None:
+def check_taken_back(memory: LeastSquares, rows: int, latest: bool) -> None:
     """ValueError: more rows than were learned, or of weights that nobody knows."""
     if rows > memory.count:
         raise ValueError(f"[unlearn] X must be of the {memory.count} rows learned but has {rows}")
@@ -85,8 +89,8 @@ def merged(
 
 
 def without(
-    memory: RowMemory, fit: FitResiduals, rows: Array, values: Array, weights: Array
-) -> RowMemory:
+    memory: LeastSquares, fit: FitResiduals, rows: Array, values: Array, weights: Array
+) -> LeastSquares:
     """The memory without its latest rows; ``fit`` goes along. ValueError, and nothing changed: what
     remains is no sum of rows. O(n p^2 + p^3)."""
     left, fade = memory.count - len(rows), memory.decay ** len(rows)
@@ -100,23 +104,23 @@ def without(
         _check_nothing(sums, rounding)
         sums = Sums.none(whole.affine, memory.key_dim, memory.value_dim)
         rounding = np.zeros(memory.key_dim)
-    new = memory.holding(
-        _definite(sums, rounding, ridge_of(memory.recipe, memory.decay, left)), left
-    )
-    new.rounding = rounding
+    sums = _definite(sums, rounding, ridge_of(memory.recipe, memory.decay, left))
+    new = memory.holding(sums, left, fit)
     before, after = (
         LinearFit(new).residuals(rows, values),
         LinearFit(memory).residuals(rows, values),
     )
     fit.take(before, after, weights)
-    new.hold_squares(fit.squares)
+    if isinstance(new, RotatedMemory):  # which has them itself
+        new = new.holding(sums, left, fit)
+    new.rounding = rounding
     return new
 
 
 # ---- What remains --------------------------------------------------------------------------------
 
 
-def _rounding(memory: RowMemory, whole: Sums) -> Array:
+def _rounding(memory: LeastSquares, whole: Sums) -> Array:
     """How large rounding errors are on the diagonal of S, [p]: those of a sum of n terms grow as
     sqrt(n), and every difference adds its own."""
     size = _EPS * np.maximum(np.diagonal(whole.scatter), 0)

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import (
     _check_sample_weight,
+    check_consistent_length,
     check_is_fitted,
     validate_data,
 )
 
 import ttr
 
-from ._constants import Array, Constants, decay_of, interval_decay_of, streamable
+from ._columns import split, times_of
+from ._constants import Array, Constants, interval_decay_of, streamable
+from ._forgetting import Forgetting
 from ._linear import LinearFit, can_centre, is_least_squares, is_linear
 from ._memory import RowMemory
 from ._merging import check_alike, check_sums, check_taken_back, merged, without
+from ._missing import check_known, check_numbers, check_policy, check_weights, filled
 from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
-from ._rolling import RollingMemory
-from ._rows import are_texts, check_count, check_labels, check_number, check_row, labels_of
+from ._rotated import RotatedMemory
+from ._rows import are_texts, check_labels, check_number, check_row, labels_of
 from ._triangle import is_rotated
+
+
+class RegressionPath(NamedTuple):
+    """What a regressor was on the way through a table: of every row what was predicted before it was
+    learned, [n] or [n, outputs], and the map behind it, [n, p] or [n, outputs, p], and its intercept."""
+
+    predictions: Array
+    coef: Array
+    intercept: Array
 
 
 class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -48,10 +61,22 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     interval_decay : float or None
         How the errors behind intervals fade a row, of memories that solve no least squares; None: as
         the recipe's associations do. 0 < interval_decay <= 1.
-    window : int >= 1 or None
-        The map is learned from the last ``window`` rows alone, for recipes that solve least squares in x.
+    window : int >= 1, a duration such as "6h", or None
+        The map is learned from the last ``window`` rows alone, or from those that are less than that
+        older than the last row by the column ``time``; for recipes that solve least squares in x.
         Everything is then what a fit of just these rows gives. Nothing is subtracted as rows leave,
-        so that errors do not outlive them. Kept are up to 2 window rows and 2 sqrt(window) sums.
+        so that errors do not outlive them. Kept are up to 2 n rows and 2 sqrt(n) triangles.
+    half_life : number > 0, a duration such as "7d", or None
+        A row's weight halves in so many rows, or in that time by the column ``time``; for recipes that
+        solve least squares in x and have no decay of their own. The ridge stays (``ridge_kind:
+        constant``): a direction that no row excites any more is answered by 0 and not by noise.
+    time : a label, a position, or None
+        The column of X that says when a row was: dates (seconds since 1970) or numbers, rising or equal.
+        It is no regressor. "6h" is 21600 of its units.
+    nulls : "raise", "drop", "zero" or "wait"
+        What NaN in X or y means. raise: an error. drop: the row is not there. zero: missing regressors
+        are 0, and a row without y waits. wait: the row takes its place, so that time passes and windows
+        move on, and nothing is learned from it. `predict` answers NaN where one is missing, but for zero.
 
     Attributes
     ----------
@@ -74,11 +99,12 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Memory and time: O(p^2) numbers and O(p^2) a row for least squares, p of one step rules.
 
-    Raises ValueError: NaN and infinity in X, y; weights that the recipe does not take ("importance:
-    input"); a recipe that cannot learn row by row.
+    Raises ValueError, and learns nothing: infinity, and NaN under nulls="raise", by row and column; times
+    that fall; weights that the recipe does not take ("importance: input"), below 0 or not finite; a
+    recipe that cannot learn row by row.
     """
 
-    memory_: RowMemory | RollingMemory
+    memory_: RowMemory | RotatedMemory
     _labels: list[Any] | None  # of the columns, where they have some
     _named: dict[Any, int]  # their places by their labels
     _flat: bool  # y had one axis
@@ -94,7 +120,10 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.5,
         weight_decay: float = 0.01,
         interval_decay: float | None = None,
-        window: int | None = None,
+        window: Any = None,
+        half_life: Any = None,
+        time: Any = None,
+        nulls: str = "raise",
     ) -> None:
         self.recipe = recipe
         self.step = step
@@ -103,10 +132,14 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.interval_decay = interval_decay
         self.window = window
+        self.half_life = half_life
+        self.time = time
+        self.nulls = nulls
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.nulls != "raise"
         return tags
 
     # ---- Learning --------------------------------------------------------------------------------
@@ -119,56 +152,121 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Goes on with more rows."""
         return self._learn(X, y, sample_weight, reset=not hasattr(self, "memory_"))
 
+    def path(self, X: Any, y: Any, sample_weight: Any = None) -> RegressionPath:
+        """`partial_fit`, and what the regressor was behind every row: rolling coefficients with a window,
+        expanding ones without, and forecasts one row ahead. For recipes that solve least squares in x.
+        O(p^3) a row. Rows that ``nulls="drop"`` leaves out have none."""
+        table = self._table("path", X, y, sample_weight, reset=not hasattr(self, "memory_"))
+        if not isinstance(self.memory_, RotatedMemory):
+            raise ValueError(
+                f"[path] recipe must have factor: qr, or a window or half_life, but is {self.memory_.recipe}"
+            )
+        predictions, maps = self.memory_.own.path(*table)
+        coef, intercept = maps[:, :-1].transpose(0, 2, 1), maps[:, -1]
+        if self._flat:
+            return RegressionPath(predictions[:, 0], coef[:, 0], intercept[:, 0])
+        return RegressionPath(predictions, coef, intercept)
+
     def learn_one(self, x: Mapping[Any, float], y: float, w: float = 1.0) -> None:
         """Learns one row {feature: number}. A feature that is absent is 0; one that is new has been
         0 in all rows before."""
-        check_row("learn_one", "x", x, "feature")
-        if not x and not hasattr(self, "memory_"):
-            raise ValueError("[learn_one] x must have a feature in the first row but is {}")
-        check_number("learn_one", "y", y)
+        memory = getattr(self, "memory_", None)
+        if isinstance(memory, RotatedMemory) and isinstance(x, dict) and (w == 1 or memory.weighs):
+            if memory.own.learn_row(x, self._places, y, w):
+                return
+        check_row("learn_one", "x", x, "feature", numbers=False)
+        plain = {name: x[name] for name in x if self.time is None or name != self.time}
+        for name, number in plain.items():
+            self._check_one(f"x[{name!r}]", number)
+        self._check_one("y", y)
         check_number("learn_one", "w", w)
-        if not np.isfinite([*x.values(), y]).all():
-            raise ValueError(f"[learn_one] x and y must be finite but are {dict(x)} and {y}")
-        if not hasattr(self, "memory_"):
-            self._start(list(x), 1, flat=True)
-            self._name(list(x))
-        elif not x.keys() <= self._named.keys():
-            self._grow(x)
+        if not 0 <= w < np.inf:  # NaN fails
+            raise ValueError(f"[learn_one] w must be 0 or more and finite but is {w}")
+        times = None if self.time is None else self._time_of(x)
+        if memory is None:
+            if not plain:
+                raise ValueError(f"[learn_one] x must have a feature in the first row but is {x}")
+            self._start(list(plain), 1, flat=True)
+            self._name(list(plain))
+        elif not plain.keys() <= self._named.keys():
+            self._grow(list(plain))
         if self.memory_.value_dim != 1:
             raise ValueError(
                 f"[learn_one] the regressor must have one output but has {self.memory_.value_dim}"
             )
-        self._write(
-            self._row(x)[None], np.array([[float(y)]]), None if w == 1 else np.array([float(w)])
-        )
+        value = np.array([[np.nan if y is None else float(y)]])
+        weights = None if w == 1 else np.array([float(w)])
+        self._write(*self._taken(self._row(plain)[None], value, weights, times))
+
+    @property
+    def _may_be_missing(self) -> bool:
+        return bool(self.nulls != "raise")
+
+    def _check_one(self, name: str, number: Any) -> None:
+        """ValueError: no number, infinity, or nothing where nothing may be missing."""
+        if number is None and self._may_be_missing:
+            return
+        check_number("learn_one", name, number)
+        if np.isfinite(number) or (np.isnan(number) and self._may_be_missing):
+            return
+        raise ValueError(f"[learn_one] {name} must be finite but is {number}")
+
+    def _time_of(self, x: Mapping[Any, Any]) -> Array:
+        if self.time not in x:
+            raise ValueError(f"[learn_one] x must have the time {self.time!r} but has {list(x)}")
+        return times_of("learn_one", [x[self.time]])
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
-        labels = labels_of(X)
-        X, y, weights = self._checked("partial_fit", X, y, sample_weight, reset)
+        self._write(*self._table("partial_fit" if not reset else "fit", X, y, sample_weight, reset))
+        return self
+
+    def _table(
+        self, op: str, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Array, Array, Array | None, Array | None]:
+        """A table as the memory takes it, which is made anew."""
+        X, y, weights, times, labels = self._checked(op, X, y, sample_weight, reset)
         if reset:
             self._labels = labels
-            names = list(range(X.shape[1])) if labels is None else labels
+            names = labels if labels is not None else self._positions(X.shape[1])
             self._start(names, 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
-        self._write(X, self._values("partial_fit", y), weights)
-        return self
+        return self._taken(X, self._values(op, y), weights, times)
+
+    def _positions(self, features: int) -> list[Any]:
+        """The labels of an array's columns, without that of the time."""
+        if self.time is None:
+            return list(range(features))
+        return [place for place in range(features + 1) if place != self.time]
 
     def _checked(
         self, op: str, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Array, Array, Array | None]:
-        """A table as arrays of numbers."""
+    ) -> tuple[Array, Array, Array | None, Array | None, list[Any] | None]:
+        """X, y, weights and times as numbers, missing ones NaN, and the labels of the columns."""
+        check_policy(self.nulls)
+        times = None
+        if self.time is not None:
+            X, times = split(op, X, self.time)
+            times = times_of(op, times)
+        labels, table, target = labels_of(X), X, y
         if not reset:
             check_labels(op, self._labels, X)
-        X, y = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True
-        )
+        numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+        separately = numbers, {**numbers, "ensure_2d": False}
+        try:
+            X, y = validate_data(self, X, y, reset=reset, validate_separately=separately)
+        except ValueError:
+            check_numbers(op, "X", table)
+            check_numbers(op, "y", y)
+            raise
+        check_consistent_length(X, y)
+        check_known(op, "X", X, table, self._may_be_missing)
+        check_known(op, "y", y, target, self._may_be_missing)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            check_weights(op, sample_weight)
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
             if not weights.any():  # what scikit-learn's newer releases say
                 raise ValueError(f"[{op}] sample_weight must have a non-zero number but is all 0")
-        return X, np.asarray(y, dtype=np.float64), weights
+        return X, y, weights, times, labels
 
     def _values(self, op: str, y: Array) -> Array:
         """y as [n, outputs]."""
@@ -177,60 +275,76 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"[{op}] y must have {outputs} columns but has {values.shape[1]}")
         return values
 
+    def _taken(
+        self, X: Array, values: Array, weights: Array | None, times: Array | None
+    ) -> tuple[Array, Array, Array | None, Array | None]:
+        """Nothing missing, and weights as the recipe takes them."""
+        if weights is not None and not self.memory_.weighs:
+            if not np.all(weights == 1):
+                raise ValueError(
+                    f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
+                    f"{self.memory_.recipe}"
+                )
+            weights = None
+        table = filled(self.nulls, X, values, weights, times)
+        rotated = isinstance(self.memory_, RotatedMemory)
+        if table[2] is not None and not self.memory_.weighs and not rotated:
+            raise ValueError(
+                f"[sklearn] rows that wait must be of a recipe with importance: input but are of "
+                f"{self.memory_.recipe}: nulls='drop' leaves them out"
+            )
+        return table
+
     def _start(self, names: list[Any], outputs: int, flat: bool) -> None:
         recipe = streamable(self.recipe)
         constants = Constants(self.step, self.decay, self.momentum, self.weight_decay)
+        if self.window is not None or self.half_life is not None:
+            check_sums("sklearn", recipe, "nadaraya_watson{window: 100} has a window of its own")
+        forgetting = Forgetting.of(
+            recipe, constants, self.window, self.half_life, self.time is not None
+        )
+        if self.half_life is not None:  # beside which a ridge that faded would be none
+            recipe = recipe.with_options(ridge_kind="constant")
         features = len(names)
-        self.memory_ = self._memory(recipe, constants, features, outputs)
+        self.memory_ = self._memory(recipe, constants, features, outputs, forgetting)
         self.n_features_in_ = features
-        self._named = {name: place for place, name in enumerate(names)}
+        self._place(names)
         self._flat = flat
-        decay = decay_of(recipe, constants)
         self._fit = self._errors = None
-        if isinstance(self.memory_, RollingMemory):
+        if isinstance(self.memory_, RotatedMemory):
             return
         if is_least_squares(recipe):
             parameters = features + (recipe.option("function") == "affine")
-            self._fit = FitResiduals(decay, outputs, parameters)
+            self._fit = FitResiduals(forgetting.decay, outputs, parameters)
         else:
-            fading = interval_decay_of(self.interval_decay, decay)
+            fading = interval_decay_of(self.interval_decay, forgetting.decay)
             self._errors = PredictiveResiduals(fading, outputs, 2 * features)
 
     def _memory(
-        self, recipe: ttr.Recipe, constants: Constants, features: int, outputs: int
-    ) -> RowMemory | RollingMemory:
-        if self.window is None:
-            return RowMemory(recipe, constants, features, outputs, can_centre(recipe))
-        check_count("sklearn", "window", self.window, ": rows that a fit rests on")
-        check_sums("sklearn", recipe, "nadaraya_watson{window: 100} has a window of its own")
-        return RollingMemory(recipe, constants, features, outputs, self.window)
+        self,
+        recipe: ttr.Recipe,
+        constants: Constants,
+        features: int,
+        outputs: int,
+        forgetting: Forgetting,
+    ) -> RowMemory | RotatedMemory:
+        rotated = is_rotated(recipe) and is_least_squares(recipe)
+        if rotated or self.window is not None or self.half_life is not None:
+            return RotatedMemory(recipe, constants, features, outputs, forgetting)
+        return RowMemory(recipe, constants, features, outputs, can_centre(recipe))
 
-    def _write(self, rows: Array, values: Array, weights: Array | None) -> None:
-        weights = self._taken(weights)
-        weight = np.ones(len(rows)) if weights is None else weights
-        if isinstance(self.memory_, RollingMemory):
-            self.memory_.push(rows, values, weight)
-            return
-        if self._fit is not None and is_rotated(self.memory_.recipe):
-            self.memory_.memorize(rows, values, weights)
-            self._fit.count(weight)
+    def _write(
+        self, rows: Array, values: Array, weights: Array | None, times: Array | None
+    ) -> None:
+        if isinstance(self.memory_, RotatedMemory):
+            self.memory_.memorize(rows, values, weights, times)
             return
         before, after = self.memory_.learn(rows, values, weights)
+        weight = np.ones(len(rows)) if weights is None else weights
         if self._fit is not None:
             self._fit.add(before, after, weight)
         elif self._errors is not None:
             self._errors.add(before[weight > 0])
-
-    def _taken(self, weights: Array | None) -> Array | None:
-        """The weights as the recipe takes them."""
-        if weights is None or self.memory_.weighs:
-            return weights
-        if not np.all(weights == 1):
-            raise ValueError(
-                f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
-                f"{self.memory_.recipe}"
-            )
-        return None
 
     # ---- Tables together, rows taken back --------------------------------------------------------
 
@@ -254,13 +368,11 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_alike(self._shape(), later._shape())
         both = copy.deepcopy(self)
         mine, its = self.memory_, later.memory_
-        if isinstance(mine, RowMemory) and isinstance(its, RowMemory):
-            both._fit, later_fit = both._residuals(), later._residuals()
-            assert both._fit is not None and later_fit is not None
-            both.memory_ = merged(mine, both._fit, its, later_fit)
-        elif isinstance(both.memory_, RollingMemory) and isinstance(its, RollingMemory):
-            both.memory_.push(*its.rows())
-            both.memory_.count = mine.count + its.count
+        if isinstance(mine, RotatedMemory) and isinstance(its, RotatedMemory):
+            both.memory_ = mine.and_rows_of(its)
+        elif isinstance(mine, RowMemory) and isinstance(its, RowMemory):
+            assert both._fit is not None and later._fit is not None
+            both.memory_ = merged(mine, both._fit, its, later._fit)
         return both
 
     def __add__(self, later: Any) -> StreamingRegressor:
@@ -290,17 +402,18 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "memory_", msg=_UNFITTED)
         check_sums("unlearn", self.memory_.recipe, "fit the rows that remain")
-        X, y, weights = self._checked("unlearn", X, y, sample_weight, reset=False)
-        weights = self._taken(weights)
         memory, fit = self.memory_, self._residuals()
-        if fit is None or not isinstance(memory, RowMemory):
-            raise ValueError(
-                f"[unlearn] window must be None but is {self.window}: rows leave by themselves"
-            )
+        if self.window is not None or self.time is not None:
+            kind, given = ("window", self.window) if self.window is not None else ("time", self.time)
+            raise ValueError(f"[unlearn] {kind} must be None but is {given}: rows leave by themselves")
+        X, y, weights, times, _ = self._checked("unlearn", X, y, sample_weight, reset=False)
+        X, values, weights, _ = self._taken(X, self._values("unlearn", y), weights, times)
         check_taken_back(memory, len(X), latest)
         weight = np.ones(len(X)) if weights is None else weights
-        self.memory_ = without(memory, fit, X, self._values("unlearn", y), weight)
-        self._fit = fit
+        assert fit is not None
+        self.memory_ = without(memory, fit, X, values, weight)
+        if self._fit is not None:
+            self._fit = fit
         return self
 
     def _shape(self) -> dict[str, Any]:
@@ -309,7 +422,8 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "recipe": str(self.memory_.recipe),
             "gates": self.memory_.constants,
-            "window": getattr(self.memory_, "window", None),
+            "window": self.window,
+            "half_life": self.half_life,
             "features": list(self._named),
             "outputs": f"{self.memory_.value_dim}{axes}",
         }
@@ -320,18 +434,22 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if are_texts(names):
             self.feature_names_in_ = np.array(names, dtype=object)
         self._labels = names
-        self._named = {name: place for place, name in enumerate(names)}
+        self._place(names)
 
-    def _row(self, x: Mapping[Any, float]) -> Array:
+    def _place(self, names: list[Any]) -> None:
+        self._named = {name: place for place, name in enumerate(names)}
+        self._places = self._named if self.time is None else {**self._named, self.time: -1}
+
+    def _row(self, x: Mapping[Any, Any]) -> Array:
         row = np.zeros(self.n_features_in_)
         for name, number in x.items():
             place = self._named.get(name)
             if place is not None:
-                row[place] = number
+                row[place] = np.nan if number is None else number
         return row
 
-    def _grow(self, x: Mapping[Any, float]) -> None:
-        names = [*self._named, *(name for name in x if name not in self._named)]
+    def _grow(self, some: list[Any]) -> None:
+        names = [*self._named, *(name for name in some if name not in self._named)]
         self.memory_ = self.memory_.grown(len(names))
         if self._fit is not None:
             self._fit.parameters += len(names) - self.n_features_in_
@@ -347,10 +465,19 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_one(self, x: Mapping[Any, float]) -> float:
         """m(x) of one row {feature: number}; a feature that is absent or unknown is 0. 0 before the
         first row was learned."""
-        check_row("predict_one", "x", x, "feature")
-        if not hasattr(self, "memory_"):
+        memory = getattr(self, "memory_", None)
+        if isinstance(memory, RotatedMemory) and isinstance(x, dict):
+            answer = memory.own.predict_row(x, self._places)
+            if answer is not None:
+                return answer
+        check_row("predict_one", "x", x, "feature", numbers=False)
+        plain = {name: x[name] for name in x if self.time is None or name != self.time}
+        for name, number in plain.items():
+            if number is not None or not self._may_be_missing:
+                check_number("predict_one", f"x[{name!r}]", number)
+        if memory is None:
             return 0.0
-        return float(self.memory_.predict(self._row(x)[None])[0, 0])
+        return float(self._answered(self._row(plain)[None])[0, 0])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Bounds between which the y of each row is expected with probability `level`, each in the
@@ -364,7 +491,8 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = self._read(X)
         residuals = self._residuals()
         if residuals is not None:
-            spread = 1 + residuals.samples.spread * self._linear().leverage(X)
+            leverage = self._linear().leverage(np.nan_to_num(X, nan=0.0))
+            spread = 1 + residuals.samples.spread * leverage
             q = quantile(level, residuals.degrees)
             margin = q * np.sqrt(residuals.variance * spread[:, None])
         else:
@@ -375,9 +503,27 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any) -> tuple[Array, Array]:
         """X as it is read, and what is predicted of it, [n, outputs]."""
         check_is_fitted(self, "memory_")
+        if self.time is not None:
+            X, _ = split("predict", X, self.time)
         check_labels("predict", self._labels, X)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return X, self.memory_.predict(X)
+        table = X
+        try:
+            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        except ValueError:
+            check_numbers("predict", "X", table)
+            raise
+        check_known("predict", "X", X, table, self._may_be_missing)
+        return X, self._answered(X)
+
+    def _answered(self, X: Array) -> Array:
+        """m(x), NaN where a regressor is missing that is not 0 then."""
+        missing = np.isnan(X)
+        if not missing.any():
+            return self.memory_.predict(X)
+        answers = self.memory_.predict(np.where(missing, 0, X))
+        if self.nulls != "zero":
+            answers[missing.any(axis=1)] = np.nan
+        return answers
 
     def _shaped(self, y: Array) -> Array:
         return y[:, 0] if self._flat else y
@@ -423,11 +569,7 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _residuals(self) -> FitResiduals | None:
         """Those of least squares."""
         memory = self.memory_
-        if isinstance(memory, RollingMemory):
-            return memory.residuals()
-        if self._fit is None or not is_rotated(memory.recipe):
-            return self._fit
-        return self._fit.holding(LinearFit(memory).least_squares)
+        return memory.residuals() if isinstance(memory, RotatedMemory) else self._fit
 
     def _linear(self) -> LinearFit:
         check_is_fitted(self, "memory_")

@@ -6,8 +6,6 @@ rows that had a weight; n_eff = S^2 / S2 is their number for g = 1, and tends to
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from scipy.special import stdtrit
 
@@ -45,9 +43,10 @@ class FadingSum:
 class Samples:
     """S, S2 and what follows from them."""
 
-    def __init__(self, decay: float) -> None:
+    def __init__(self, decay: float, weight: float = 0.0, squares: float = 0.0) -> None:
         self._weights = FadingSum(decay)
         self._squares = FadingSum(decay * decay)
+        self._weights.value, self._squares.value = np.asarray(weight), np.asarray(squares)
 
     def add(self, counts: Array) -> None:
         """1 for every row that counts, else 0."""
@@ -67,6 +66,10 @@ class Samples:
     @property
     def weight(self) -> float:
         return float(self._weights.value)
+
+    @property
+    def squares(self) -> float:
+        return float(self._squares.value)
 
     @property
     def spread(self) -> float:
@@ -101,28 +104,19 @@ class FitResiduals:
         self._sum.add(weights[:, None] * terms)
         self.samples.add((weights > 0).astype(np.float64))
 
-    def count(self, weights: Array) -> None:
-        """Rows whose squares the memory sums itself."""
-        self.samples.add((weights > 0).astype(np.float64))
-
-    def holding(self, rss: Array) -> FitResiduals:
-        """The same rows with the sum of a memory that has it."""
-        fit = copy.copy(self)
-        fit._sum = copy.copy(self._sum)
-        fit._sum.value = rss
-        return fit
-
     @property
     def squares(self) -> Array:
         """rss, [outputs]."""
         return self._sum.value
 
     @classmethod
-    def of(cls, decay: float, parameters: int, rss: Array, weights: Array) -> FitResiduals:
-        """Residuals of a fit whose rss and rows are at hand."""
+    def of(
+        cls, decay: float, parameters: int, rss: Array, weight: float, squares: float
+    ) -> FitResiduals:
+        """Residuals of a fit whose rss is at hand, and the sums of g and of g^2."""
         residuals = cls(decay, len(rss), parameters)
         residuals._sum.value = rss
-        residuals.samples.add((weights > 0).astype(np.float64))
+        residuals.samples = Samples(decay, weight, squares)
         return residuals
 
     def take(self, before: Array, after: Array, weights: Array) -> None:

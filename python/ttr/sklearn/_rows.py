@@ -36,11 +36,11 @@ def check_labels(op: str, known: list[Any] | None, table: Any) -> None:
 # ---- Single rows ---------------------------------------------------------------------------------
 
 
-def check_row(op: str, name: str, row: Any, label: str) -> None:
-    """ValueError that names what is no {label: number}."""
+def check_row(op: str, name: str, row: Any, label: str, numbers: bool = True) -> None:
+    """ValueError that names what is no {label: number}; of what it has, unless it is looked at elsewhere."""
     if not isinstance(row, Mapping):
         raise ValueError(f"[{op}] {name} must be {{{label}: number}} but is {type(row).__name__}")
-    for key, number in row.items():
+    for key, number in row.items() if numbers else ():
         check_number(op, f"{name}[{key!r}]", number)
 
 

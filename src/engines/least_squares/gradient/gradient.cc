@@ -1,6 +1,7 @@
 #include "src/engines/least_squares/gradient.h"
 
 #include "src/engines/least_squares/gradient/scratch.h"
+#include "src/engines/least_squares/qr/gradient.h"
 #include "src/engines/least_squares/work.h"
 
 namespace ttr::least_squares {
@@ -14,6 +15,7 @@ Options Differentiated(Options options) {
 }
 
 std::size_t BytesOfWorker(const Options& options, const Sizes& sizes) {
+  if (options.rotates) return RotatedGradientBytes(options, sizes);
   return sizes.state == DType::kFloat64
              ? common::ScratchBytesOf<GradientScratch<double>>(options, sizes)
              : common::ScratchBytesOf<GradientScratch<float>>(options, sizes);
@@ -43,6 +45,8 @@ GradientMemory MemoryOf(const Work& work, const BackwardCall& call, std::int64_t
   m.db = common::StateOf(call.db, n, h);
   m.da_initial = common::StateOf(gradients.a, n, h);
   m.db_initial = common::StateOf(gradients.b, n, h);
+  m.drss = common::StateOf(call.drss, n, h);
+  m.drss_initial = common::StateOf(gradients.rss, n, h);
   m.dridge = static_cast<double*>(common::StateOf(gradients.ridge, n, h).data);
   return m;
 }
@@ -58,7 +62,9 @@ void Backward(const Options& given, const BackwardCall& call, Executor& executor
   const Options options = Differentiated(given);
   const Work work(call.forward, call.dy);
   if (work.items() == 0) return;
-  const auto run = work.sizes.state == DType::kFloat64 ? RunGradientDouble : RunGradientFloat;
+  const auto run = options.rotates                            ? RunRotatedGradient
+                   : work.sizes.state == DType::kFloat64 ? RunGradientDouble
+                                                          : RunGradientFloat;
   const common::WorkerScratch workers("least_squares", scratch,
                                       common::WorkersOf(work.Threads(executor), work.items()),
                                       BytesOfWorker(options, work.sizes));

@@ -18,6 +18,7 @@ struct GradientMemory {
   std::int64_t dy_head_stride = 0, dq_head_stride = 0;
   Rows da, db;  // of the final state: key_dim rows
   Rows da_initial, db_initial;
+  Rows drss, drss_initial;   // a row of value_dim, of rotations
   double* dridge = nullptr;  // key_dim numbers
 };
 

@@ -41,13 +41,50 @@ class RotatedMemory {
     Store();
   }
 
+  // ---- What gradients (gradient-inl.h) take of it, too ---------------------------------------------
+
+  /// The triangle of the caller's state.
+  void Load() {
+    changed_ = true;
+    LoadRows();
+  }
+  void Write(std::int64_t t) {
+    Fade(std::exp(LogDecay(m_, t)));
+    const double weight = ImportanceOf(m_, t);
+    if (weight == 0) return;  // no row, whatever it holds
+    double* const keys = s_.row + value_dim();
+    sn::LoadRow(m_.v, t, 0, value_dim(), s_.row);
+    sn::LoadRow(m_.k, t, 0, key_dim(), keys);
+    for (std::int64_t i = 0; i < key_dim(); ++i) t_.squares[i] += weight * keys[i] * keys[i];
+    const double left = RotateIn(t_, weight, key_dim(), s_.row);
+    if (left != 0) {
+      for (std::int64_t c = 0; c < value_dim(); ++c) s_.rss[c] += left * s_.row[c] * s_.row[c];
+    }
+    changed_ = true;
+  }
+
+  /// The triangle that answers are from, with its ridge.
+  const Triangle& Solved() {
+    const bool apart = o_.ridge != Ridge::kInState;
+    const Triangle& solved = apart ? s_.ridged : t_;
+    if (!changed_) return solved;
+    changed_ = false;
+    if (apart) AddRidge();
+    regular_ = IsRegular(solved);
+    singular_.Forget();
+    return solved;
+  }
+  /// Has it all directions? Else its solutions are those of singular().
+  bool regular() const { return regular_; }
+  SingularTriangle& singular() { return singular_; }
+
  private:
   std::int64_t key_dim() const { return t_.key_dim; }
   std::int64_t value_dim() const { return t_.value_dim; }
 
   Rows StateRows(void* data, std::int64_t stride) const { return {data, state_, stride}; }
 
-  void Load() const {
+  void LoadRows() const {
     const Rows r = StateRows(m_.state.a, m_.state.a_stride);
     const Rows w = StateRows(m_.state.b, m_.state.b_stride);
     std::fill(s_.row, s_.row + t_.stride, 0.0);
@@ -85,21 +122,6 @@ class RotatedMemory {
     }
   }
 
-  void Write(std::int64_t t) {
-    Fade(std::exp(LogDecay(m_, t)));
-    const double weight = ImportanceOf(m_, t);
-    if (weight == 0) return;  // no row, whatever it holds
-    double* const keys = s_.row + value_dim();
-    sn::LoadRow(m_.v, t, 0, value_dim(), s_.row);
-    sn::LoadRow(m_.k, t, 0, key_dim(), keys);
-    for (std::int64_t i = 0; i < key_dim(); ++i) t_.squares[i] += weight * keys[i] * keys[i];
-    const double left = RotateIn(t_, weight, key_dim(), s_.row);
-    if (left != 0) {
-      for (std::int64_t c = 0; c < value_dim(); ++c) s_.rss[c] += left * s_.row[c] * s_.row[c];
-    }
-    changed_ = true;
-  }
-
   void Fade(double g) {
     if (g == 1) return;
     changed_ = true;
@@ -135,18 +157,6 @@ class RotatedMemory {
       }
       sn::StoreRow(s_.row, t, 0, value_dim(), OutputRows(m_, r));
     }
-  }
-
-  /// The triangle that answers are from, with its ridge.
-  const Triangle& Solved() {
-    const bool apart = o_.ridge != Ridge::kInState;
-    const Triangle& solved = apart ? s_.ridged : t_;
-    if (!changed_) return solved;
-    changed_ = false;
-    if (apart) AddRidge();
-    regular_ = IsRegular(solved);
-    singular_.Forget();
-    return solved;
   }
 
   /// A ridge is a row for every channel.

@@ -66,9 +66,11 @@ HWY_INLINE void Replace(std::int64_t count, double factor, double kept, double s
 ///     row i <- (D_i s / q) row i + (k_i / q) x,    x <- x - k_i row i
 ///
 /// where only the last is waited for from channel to channel. Returns the weight that is left; in
-/// the first places of x is the error of the values then.
+/// the first places of x is the error of the values then. A weight whose reciprocal is no number is
+/// none.
 HWY_INLINE double RotateIn(const Triangle& to, double weight, std::int64_t channels, double* x) {
   double s = 1 / weight;
+  if (s == std::numeric_limits<double>::infinity()) return 0;
   const double* const k = x + to.value_dim;
   for (std::int64_t i = channels - 1; i >= 0; --i) {
     const double ki = k[i];

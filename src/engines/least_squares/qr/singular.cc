@@ -52,4 +52,31 @@ bool SingularTriangle::Read(const double* q, double* y) {
   return true;
 }
 
+bool SingularTriangle::IsLost(double* to) const {
+  if (!finite_) std::fill(to, to + key_dim_, std::numeric_limits<double>::quiet_NaN());
+  return !finite_;
+}
+
+void SingularTriangle::Solve(const double* q, double* x) {
+  if (IsLost(x)) return;
+  factor_.Whiten(q, white_.data());
+  factor_.Return(white_.data(), x);
+}
+
+void SingularTriangle::SolveValues(const double* dy, double* z) {
+  if (IsLost(z)) return;
+  for (std::int64_t i = 0; i < factor_.rank(); ++i) {
+    const double* const side = factor_.side(i);
+    white_[i] = 0;
+    for (std::int64_t c = 0; c < value_dim_; ++c) white_[i] += side[c] * dy[c];
+  }
+  factor_.Return(white_.data(), z);
+}
+
+void SingularTriangle::Rest(const double* q, double* rest) {
+  if (IsLost(rest)) return;
+  factor_.Project(q, rest);
+  for (std::int64_t i = 0; i < key_dim_; ++i) rest[i] = q[i] - rest[i];
+}
+
 }  // namespace ttr::least_squares

@@ -20,10 +20,18 @@ class SingularTriangle {
 
   /// False, and y is NaN: there are numbers that are not finite.
   bool Read(const double* q, double* y);
+  /// x = A^+ q, z = A^+ B dy, and (I - A A^+) q: what gradients ask for. NaN where numbers are not
+  /// finite.
+  void Solve(const double* q, double* x);
+  void SolveValues(const double* dy, double* z);
+  void Rest(const double* q, double* rest);
   /// Was it regular after all? The test that comes before is a bound.
   bool regular() const { return !factor_.singular(); }
 
  private:
+  /// True, and NaN in `to`, where numbers are not finite.
+  bool IsLost(double* to) const;
+
   std::int64_t key_dim_ = 0, value_dim_ = 0;
   bool loaded_ = false, finite_ = true;
   linalg::RowFactor factor_;
