@@ -256,6 +256,34 @@ def test_oja_without_decays_and_steps() -> None:
         ttf.fused_recurrent_gated_oja_rule(**x, gk=ones)
 
 
+def test_mamba3_is_mamba2_of_two_rows_a_token() -> None:
+    """h = a h' + (1 - lambda) dt a k' v'^T + lambda dt k v^T, a = exp(dt A), as docs/layers.md has it."""
+    x, share = qkv(), beta(B, T, H)
+    dt = rand(B, T, H, seed=9).abs()
+    g = -dt / 2
+    before = {n: torch.cat([torch.zeros_like(x[n][:, :1]), x[n][:, :-1]], 1) for n in "kv"}
+    held, want = torch.zeros(B, H, K, V, dtype=torch.float64), []
+    for t in range(T):
+        fades = g[:, t, :, None, None].exp()
+        first, second = (w[:, t, :, None, None] for w in ((1 - share) * dt, share * dt))
+        written = {n: torch.einsum("bhk,bhv->bhkv", o["k"][:, t], o["v"][:, t]) for n, o in
+                   (("before", before), ("now", x))}
+        held = fades * (held + first * written["before"]) + second * written["now"]
+        want.append(torch.einsum("bhk,bhkv->bhv", x["q"][:, t], held))
+
+    def rows(first: Tensor, second: Tensor) -> Tensor:
+        return torch.stack([first, second], 2).flatten(1, 2)
+
+    y = ttf.regress(
+        "mamba2",
+        rows(torch.zeros_like(x["q"]), x["q"]),
+        rows(before["k"], x["k"]),
+        rows(((1 - share) * dt).unsqueeze(-1) * before["v"], (share * dt).unsqueeze(-1) * x["v"]),
+        log_decay=rows(torch.zeros_like(g), g),
+    )
+    close(y[:, 1::2], torch.stack(want, 1))
+
+
 SHORT = {"q": (1, 5, 1, 3), "k": (1, 5, 1, 3), "v": (1, 5, 1, 2)}
 
 

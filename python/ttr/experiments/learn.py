@@ -13,7 +13,8 @@ from .studies.results import Results
 from .studies.study import Study
 from .tasks.by_name import INDUCTION, LONG_RECALL, RECALL, REGRESSION
 
-METHODS = {name: name for name in (*PUBLISHED, "softmax", "rls")} | {"rls ridge 1": "rls{ridge: 1.0}"}
+_NAMES = (*PUBLISHED, "softmax", "kernel_smoother", "rls")
+METHODS = {name: name for name in _NAMES} | {"rls ridge 1": "rls{ridge: 1.0}"}
 #: Of every kind one, the best known.
 CHOSEN = (
     "softmax", "linear_attention", "retnet", "gla", "mamba2", "mlstm", "deltanet", "gated_deltanet",
