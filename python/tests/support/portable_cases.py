@@ -75,7 +75,7 @@ VARIANTS = [
     "momentum_deltanet{weight_decay: coupled, step: efla}",
     "preconditioned_deltanet{curvature_decay: 0.9, curvature_centre: -1, decay: scalar}",
     "low_rank_rls{rank: 2, ridge: 0.1, step: input, curvature_decay: 0.9, decay: scalar, read: before}",
-    "low_rank_rls{rank: 9, importance: input}",
+    "low_rank_rls{rank: 5, importance: input}",
     "mamba{read: before, importance: input}",
     "mamba{causal: false, output_norm: rms}",
     "lru{read: before}",

@@ -20,35 +20,42 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from .._derivatives import once
 from .inputs import Call
 
 
-class _Least(Function):
-    """The unit eigenvector of the least eigenvalue of [..., n, n]; its last entry is not negative."""
+class _Eigenvectors(Function):
+    """Of [..., n, n], columns, the least eigenvalue first. Of equal eigenvalues any vectors are as good as
+    others: what turns these into each other has no gradient here."""
 
     @staticmethod
     def forward(ctx: Any, gram: Tensor) -> Tensor:
         values, vectors = torch.linalg.eigh(gram)
-        least = vectors[..., 0]
-        least = least * torch.where(least[..., -1:] < 0, -1.0, 1.0).to(least.dtype)
-        ctx.save_for_backward(values, vectors, least)
-        return least
+        ctx.save_for_backward(gram, values, vectors)
+        return vectors
 
     @staticmethod
     def backward(ctx: Any, d: Tensor) -> Tensor:
-        values, vectors, least = ctx.saved_tensors
-        others, gaps = vectors[..., 1:], values[..., :1] - values[..., 1:]
-        # Where the least eigenvalue is one of several either choice is as good: no gradient.
-        tiny = torch.finfo(values.dtype).eps * values[..., -1:].clamp_min(torch.finfo(values.dtype).tiny)
-        inverse = torch.where(gaps < -tiny, 1 / torch.where(gaps < -tiny, gaps, 1), 0)
-        turned = others @ (inverse * (others.mT @ d.unsqueeze(-1)).squeeze(-1)).unsqueeze(-1)
-        outer = turned * least.unsqueeze(-2)
-        return (outer + outer.mT) / 2
+        gram, values, vectors = ctx.saved_tensors
+        gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+        numbers = torch.finfo(values.dtype)
+        equal = gaps.abs() <= numbers.eps * values[..., -1:, None].clamp_min(numbers.tiny)
+        turned = torch.where(equal, 0, (vectors.mT @ d) / torch.where(equal, 1, gaps))
+        outer = vectors @ turned @ vectors.mT
+        (made,) = once([(outer + outer.mT) / 2], (gram, d))
+        assert made is not None
+        return made
+
+
+def _eigenvectors(gram: Tensor) -> Tensor:
+    vectors: Tensor = _Eigenvectors.apply(gram)  # type: ignore[no-untyped-call]
+    return vectors
 
 
 def _without_least(rows: Tensor, gram: Tensor) -> Tensor:
     """U of N [..., r + 1, d]: [..., r, d]."""
-    e = _Least.apply(gram)
+    least = _eigenvectors(gram)[..., 0]
+    e = torch.where(least[..., -1:] < 0, -least, least)
     # I - u u^T / (1 + e_n), u = e + (0, .., 0, 1), turns e onto minus the last axis.
     u = torch.cat([e[..., :-1], e[..., -1:] + 1], -1).unsqueeze(-1)
     turned = rows - u @ (u.mT @ rows) / u[..., -1:, :]
@@ -57,8 +64,7 @@ def _without_least(rows: Tensor, gram: Tensor) -> Tensor:
 
 def _longest_first(u: Tensor) -> Tensor:
     """The same curvature by orthogonal rows, the largest entry of each above 0: what a state holds."""
-    _, vectors = torch.linalg.eigh(u @ u.mT)
-    rows = vectors.flip(-1).mT @ u
+    rows = _eigenvectors(u @ u.mT).flip(-1).mT @ u
     largest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
     return torch.where(largest < 0, -rows, rows)
 
