@@ -38,6 +38,50 @@ an affine memory), N the number of packed sequences or else the batch, S the num
 
 )";
 
+// Published memories that no recipe is.
+struct Elsewhere {
+  std::string_view name, source, why, nearest;
+};
+
+constexpr Elsewhere kElsewhere[] = {
+    {"Mamba-3", "arXiv 2603.15569",
+     "a token writes the pair of the token before it once more, and several pairs",
+     "`mamba2` of two rows a token, the first with the pair before and the weight "
+     "(1 - lambda) dt, the second with the decay, the pair and lambda dt, read after the second; a "
+     "rank is so many rows; complex decays are `gateloop`'s"},
+    {"Gated slot attention, ABC", "arXiv 2409.07146, 2110.02488",
+     "a softmax stands between two memories", "`ttr.torch.functional.chunk_gsa`: `mamba`, `gla`"},
+    {"Gated Oja rule", "flash-linear-attention, `gated_oja_rule`",
+     "the error is of the key, given the value",
+     "`ttr.torch.functional.chunk_gated_oja_rule`: `kda` from v to k, `mamba` of its errors"},
+    {"Kalman Delta networks", "arXiv 2609.07816",
+     "the step follows the variance of every channel of M, a nonlinear recursion of keys and gates",
+     "`preconditioned_kda`, whose curvature is a sum; with all of the covariance `weighted_rls`, "
+     "with the largest of it `low_rank_rls`"},
+    {"Kalman linear attention, Palimpsa", "arXiv 2602.10743, 2602.09075",
+     "every entry of M has a precision of its own, by which it decays and is read",
+     "`mamba`, whose decay an entry is a product dt a"},
+    {"Log-linear attention", "arXiv 2506.04761",
+     "log T memories of spans that double, each with a gate a token",
+     "`mamba2`, one of these memories"},
+    {"Memory caching", "arXiv 2602.24281",
+     "a gated sum of what the memory answered at the ends of earlier segments",
+     "any recipe: `ttr.torch.regress_at` keeps these states, `ttr.torch.retrieve` reads them"},
+    {"PaTH", "arXiv 2505.16381",
+     "every token turns all keys before it by a reflection, so that no kernel of a pair alone "
+     "compares them with a query",
+     "`softmax`; the state of these reflections is `deltanet`'s"},
+    {"DeltaFormer", "arXiv 2505.19488",
+     "a delta rule in a kernel's space, whose errors are then read by a softmax",
+     "`kernel_ridge`, where such steps would arrive; `softmax`"},
+    {"Sparse Delta Memory", "arXiv 2607.07386",
+     "a memory of many rows, of which a token reads and writes a few; engines here pass over all",
+     "`gated_deltanet` of a sparse key"},
+    {"Spectral Koopman attention (SKA)", "arXiv 2605.06997",
+     "a ridge regression of each key on the key before it, read by powers of that map",
+     "`rls` of such pairs, read once"},
+};
+
 }  // namespace
 
 std::string ShapeText(const std::vector<Axis>& shape) {
@@ -64,6 +108,13 @@ std::string ZooMarkdown() {
     const Recipe recipe = ParseRecipe(entry.recipe);
     text +=
         fmt::format("| {} | {} | {} |\n", Code(entry.name), InputNames(recipe), StateNames(recipe));
+  }
+  text +=
+      "\n## Published memories that no recipe is\n\n"
+      "| memory | source | what it has | nearest |\n|---|---|---|---|\n";
+  for (const Elsewhere& other : kElsewhere) {
+    text += fmt::format("| {} | {} | {} | {} |\n", other.name, Escaped(other.source),
+                        Escaped(other.why), other.nearest);
   }
   text +=
       "\n## Feature maps\n\nUsed as `linear_attention{features: NAME}`, with any linear memory.\n\n"

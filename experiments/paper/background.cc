@@ -105,7 +105,10 @@ constexpr PaperEntry kExistingLayers[] = {
      .differs = "b may exceed 1. Nothing is normalised: `deltanet{normalise_qk: true}` does."},
     {.place = "eq. 7",
      .says = "M = argmin d(M', M) + loss of the current pair",
-     .differs = "A recipe states the solution of one d and loss: eq. 30 and 32."},
+     .recipe = "longhorn",
+     .computed = true,
+     .differs = "Solved for d = 1/2 |M - M'|^2 and the squared error: a recipe states the "
+                "solution of one d and loss (eq. 30 and 32), not d itself."},
 };
 
 constexpr PaperEntry kFramework[] = {

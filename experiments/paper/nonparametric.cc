@@ -19,7 +19,9 @@ constexpr PaperEntry kNonparametric[] = {
     {.place = "claim",
      .says = "unnormalised softmax is unstable to train",
      .recipe = "kernel_smoother",
-     .differs = "Not tried."},
+     .command = "python -m ttr.experiments learn --methods softmax,kernel_smoother",
+     .document = "models.md#what-layers-learn",
+     .differs = "Not run: the command trains both."},
     {.place = "eq. 48-50",
      .says = "p = 0 under s = exp(-|k - q|^2 / B): Nadaraya-Watson",
      .recipe = "nadaraya_watson{bandwidth: 16}",
@@ -72,6 +74,7 @@ constexpr PaperEntry kNonparametric[] = {
     {.place = "claim",
      .says = "p = 1 costs O(T^2 Dk) space or more, and is impractical",
      .recipe = "local_linear",
+     .test = "PaperClaims.LocalLinearAttentionNeedsNoRoomOfItsOwnForMoreTokens",
      .document = "local_polynomial.md#what-it-costs",
      .differs = "No array of the engine grows with T^2 or T Dk^2; the time does as it says."},
 };

@@ -41,6 +41,7 @@ constexpr PaperEntry kLeastSquares[] = {
     {.place = "claim",
      .says = "an output norm restores the scale",
      .recipe = "linear_attention{output_norm: rms}",
+     .test = "PaperClaims.AnOutputNormRestoresTheScale",
      .document = "layers.md#options",
      .differs =
          "Outputs have unit mean square (`rms`) or length (`l2`); training is not compared."},
@@ -54,6 +55,7 @@ constexpr PaperEntry kLeastSquares[] = {
     {.place = "text",
      .says = "in parallel as T linear systems",
      .recipe = "rls",
+     .test = "ZooLayer.WholeIsSplitIsStep",
      .document = "least_squares.md#the-chunk-algorithm",
      .differs = "One factor for up to 64 tokens serves all prefixes that end in them."},
     {.place = "named",

@@ -67,6 +67,8 @@ void AddDeltaRules(std::vector<Identity>& list) {
   list.push_back(
       {"no momentum, no weight decay", "momentum_deltanet", "deltanet", kNoMomentum, kNoMomentum});
   list.push_back({"the same decay for all channels", "kda", "gated_deltanet", kGated, kGated});
+  list.push_back({"the same decay for all channels", "preconditioned_kda",
+                  "preconditioned_gated_deltanet", kGated, kGated});
   list.push_back({"erases along its own key, query not corrected", "comba{correction: 0}",
                   "gated_deltanet", kGated, kGated});
   list.push_back(
@@ -76,6 +78,9 @@ void AddDeltaRules(std::vector<Identity>& list) {
 
 // Least squares by its solvers.
 void AddLeastSquares(std::vector<Identity>& list, const IdentitiesOptions& o) {
+  list.push_back({"a curvature that keeps all directions",
+                  fmt::format("low_rank_rls{{rank: {}, ridge: 0.01}}", o.dim), "rls{ridge: 0.01}",
+                  kOne, kOne, 1e-10});
   list.push_back({"one step of size 1 from zero takes A for I",
                   "batch_gd{steps: 1, eta_kind: constant}", "linear_attention", kOne, kOne});
   list.push_back({"one step, preconditioned by A^-1",

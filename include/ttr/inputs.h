@@ -94,6 +94,7 @@ enum class Axis : std::uint8_t {
   kGatedHidden,  ///< twice as many
   kSequencesPlus1,
   kBudget,
+  kRank,
   kSteps /* iterations */,
   kStates /* N or B */,
   kPairs /* S */,

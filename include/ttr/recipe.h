@@ -158,7 +158,9 @@ enum class WeightDecay : std::uint8_t {
 
 /// What multiplies the gradient. For full-batch gradient descent and conjugate gradient: an
 /// approximation of A^-1, with A the Gram matrix plus ridge. For SGD: `kDiagonal`, from a running
-/// diagonal curvature. `kChunkFactor` is one Cholesky factor for all tokens that an engine takes
+/// diagonal curvature, and `kLowRank`: the inverse of ridge I + U^T U, U the longest directions of
+/// the keys so far, `rank` of them (a quasi-Newton memory: recursive least squares in O(rank Dk)
+/// numbers of curvature). `kChunkFactor` is one Cholesky factor for all tokens that an engine takes
 /// together (A^-1 itself for a token alone): conjugate gradient stopped by its tolerance.
 enum class Preconditioner : std::uint8_t {
   kNone,
@@ -228,8 +230,8 @@ struct Optimizer {
 
   Preconditioner preconditioner = Preconditioner::kNone;
   std::int64_t block = 8;       ///< block-diagonal preconditioner
-  std::int64_t rank = 8;        ///< low-rank preconditioner
-  double curvature_decay = 1;   ///< SGD, D_t = g D_{t-1} + b k (.) k: g; adam: c
+  std::int64_t rank = 8;        ///< low-rank preconditioner, low-rank curvature
+  double curvature_decay = 1;   ///< SGD, D_t = g D_{t-1} + b k (.) k (b k k^T): g; adam: c
   double curvature_centre = 0;  ///< SGD, m(D) = 1.5^(-l/(1+|l|)), l = log(D + 1e-6) - c: c
 
   double ridge = 0;  ///< >= 0; 0 is the minimum-norm limit

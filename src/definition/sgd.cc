@@ -5,7 +5,9 @@
 ///
 /// with erase key r = k and write key w = beta k unless the recipe says otherwise. LMS / DeltaNet,
 /// NLMS, Longhorn, EFLA, leaky LMS, Gated DeltaNet, KDA, Comba, Gated DeltaNet-2, DeltaProduct,
-/// RWKV-7, preconditioned DeltaNet, momentum.
+/// RWKV-7, preconditioned DeltaNet, recursive least squares with a curvature of low rank, momentum.
+#include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <utility>
 
@@ -38,7 +40,8 @@ class Sgd final : public Memory {
         optimizer_(constants.recipe.optimizer),
         m_(Matrix::Zero(constants.value_dim, constants.phi_dim)),
         momentum_(Matrix::Zero(constants.value_dim, constants.phi_dim)),
-        curvature_(Vector::Zero(constants.phi_dim)) {}
+        curvature_(Vector::Zero(constants.phi_dim)),
+        directions_(Matrix::Zero(optimizer_.rank, constants.phi_dim)) {}
 
   // Forgets once, then takes one step for each pair of the token (DeltaProduct: n of them).
   void Write(const Token& token) override {
@@ -54,7 +57,8 @@ class Sgd final : public Memory {
     Arrays state;
     state["state"] = Array::Transposed(m_);
     if (optimizer_.momentum) state["state.momentum"] = Array::Transposed(momentum_);
-    if (Preconditioned()) state["state.d"] = Array::Of(curvature_);
+    if (Diagonal()) state["state.d"] = Array::Of(curvature_);
+    if (LowRank()) state["state.u"] = Array::Of(directions_);
     return state;
   }
 
@@ -66,10 +70,14 @@ class Sgd final : public Memory {
     if (const auto it = state.find("state.d"); it != state.end()) {
       curvature_ = it->second.vector();
     }
+    if (const auto it = state.find("state.u"); it != state.end()) {
+      directions_ = it->second.matrix();
+    }
   }
 
  private:
-  bool Preconditioned() const { return optimizer_.preconditioner == Preconditioner::kDiagonal; }
+  bool Diagonal() const { return optimizer_.preconditioner == Preconditioner::kDiagonal; }
+  bool LowRank() const { return optimizer_.preconditioner == Preconditioner::kLowRank; }
 
   // One optimizer step on pair j:
   //     G = momentum G + update          (G = update where there is no momentum)
@@ -120,11 +128,15 @@ class Sgd final : public Memory {
     return Matrix::Zero(m_.rows(), m_.cols());
   }
 
+  Vector Precondition(const Token& token, const Vector& k) {
+    if (Diagonal()) return DividedByDiagonal(token, k);
+    return LowRank() ? DividedByLowRank(token, k) : k;
+  }
+
   // k (.) m(D_t), D_t = g D_{t-1} + b k (.) k, b the importance of the association:
   //     m(D) = x^(-l / (1 + |l|)), x = 1.5, l = log(D + 1e-6) - c
-  // (preconditioned DeltaNet, 2604.21100). Without a preconditioner: k.
-  Vector Precondition(const Token& token, const Vector& k) {
-    if (!Preconditioned()) return k;
+  // (preconditioned DeltaNet, 2604.21100).
+  Vector DividedByDiagonal(const Token& token, const Vector& k) {
     curvature_ = optimizer_.curvature_decay * curvature_ + token.importance * k.cwiseAbs2();
     const double c = optimizer_.curvature_centre;
     const Vector m = curvature_.unaryExpr([c](double d) {
@@ -134,11 +146,36 @@ class Sgd final : public Memory {
     return k.cwiseProduct(m);
   }
 
+  // A_t^-1 k, the gain of recursive least squares, of
+  //     A_t = ridge I + C_t,   C_t = g U_{t-1}^T U_{t-1} + b k k^T,
+  // b the importance; U_t^T U_t are the `rank` largest eigenpairs of C_t, U its rows, the longest
+  // first and the largest entry of each above 0. With N the rows of both terms, C = N^T N: N N^T
+  // has the eigenvalues of C, and
+  //     A^-1 k = (k - N^T (ridge I + N N^T)^-1 N k) / ridge.
+  Vector DividedByLowRank(const Token& token, const Vector& k) {
+    const Eigen::Index rank = directions_.rows();
+    Matrix n(rank + 1, k.size());
+    n << std::sqrt(optimizer_.curvature_decay) * directions_,
+        std::sqrt(token.importance) * k.transpose();
+    const Matrix gram = n * n.transpose();
+    const Eigen::SelfAdjointEigenSolver<Matrix> eigen(gram);  // the smallest first
+    directions_ =
+        (n.transpose() * eigen.eigenvectors().rightCols(rank).rowwise().reverse()).transpose();
+    for (Eigen::Index i = 0; i < rank; ++i) {  // of both signs, the one of its largest entry
+      Eigen::Index at = 0;
+      directions_.row(i).cwiseAbs().maxCoeff(&at);
+      if (directions_(i, at) < 0) directions_.row(i) *= -1;
+    }
+    const Matrix inner = gram + optimizer_.ridge * Matrix::Identity(rank + 1, rank + 1);
+    return (k - n.transpose() * inner.ldlt().solve(n * k)) / optimizer_.ridge;
+  }
+
   Recipe recipe_;
   Optimizer optimizer_;
-  Matrix m_;          // Dv x Dk
-  Matrix momentum_;   // G, Dv x Dk
-  Vector curvature_;  // D, Dk
+  Matrix m_;           // Dv x Dk
+  Matrix momentum_;    // G, Dv x Dk
+  Vector curvature_;   // D, Dk
+  Matrix directions_;  // U, rank x Dk
 };
 
 }  // namespace

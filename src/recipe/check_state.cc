@@ -22,8 +22,9 @@ std::string NamesOf(const std::vector<StateSpec>& specs) {
 
 AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
   AxisSizes sizes;
-  for (const Axis axis : {Axis::kStates, Axis::kHeads, Axis::kPhiDim, Axis::kKeyDim,
-                          Axis::kValueDim, Axis::kHidden, Axis::kGatedHidden, Axis::kBudget}) {
+  for (const Axis axis :
+       {Axis::kStates, Axis::kHeads, Axis::kPhiDim, Axis::kKeyDim, Axis::kValueDim, Axis::kHidden,
+        Axis::kGatedHidden, Axis::kBudget, Axis::kRank}) {
     sizes.Set(axis, SizeOf(axis, recipe, dims));
   }
   return sizes;

@@ -72,6 +72,11 @@ bool HasRidge(const Recipe& recipe) {
   }
 }
 
+bool HasLowRankCurvature(const Recipe& recipe) {
+  return FamilyOf(recipe) == Family::kSgd &&
+         recipe.optimizer.preconditioner == Preconditioner::kLowRank;
+}
+
 bool HasBandwidth(Kernel kernel) {
   return kernel != Kernel::kNone && kernel != Kernel::kExponential &&
          kernel != Kernel::kInverseDistance && kernel != Kernel::kLinear;

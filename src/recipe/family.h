@@ -41,6 +41,9 @@ std::int64_t RowsPerToken(const Recipe& recipe);
 /// Does the solver have a ridge?
 bool HasRidge(const Recipe& recipe);
 
+/// Does sgd divide its steps by a curvature of low rank?
+bool HasLowRankCurvature(const Recipe& recipe);
+
 /// Does the kernel have a bandwidth?
 bool HasBandwidth(Kernel kernel);
 

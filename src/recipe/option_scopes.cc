@@ -19,6 +19,7 @@ bool IsAdam(R r) { return IsNetwork(r) && r.optimizer.adapt == Adapt::kAdam; }
 bool IsCurvatureSgd(R r) {
   return IsLinearSgd(r) && r.optimizer.preconditioner == Preconditioner::kDiagonal;
 }
+bool CarriesCurvature(R r) { return IsCurvatureSgd(r) || HasLowRankCurvature(r); }
 bool IsNlms(R r) { return IsLinearSgd(r) && r.optimizer.step == StepRule::kNlms; }
 bool HasErasureKey(R r) {
   return IsLinearSgd(r) &&
@@ -91,11 +92,12 @@ constexpr OptionScope kHomes[] = {
      "block belongs to preconditioner: block_diagonal"},
     {"rank", [](R r) { return r.optimizer.preconditioner == Preconditioner::kLowRank; },
      "rank belongs to preconditioner: low_rank"},
-    {"curvature_decay", [](R r) { return IsCurvatureSgd(r) || IsAdam(r); },
-     "curvature_decay belongs to sgd(preconditioner: diagonal) and to adam"},
+    {"curvature_decay", [](R r) { return CarriesCurvature(r) || IsAdam(r); },
+     "curvature_decay belongs to sgd with a preconditioner and to adam"},
     {"curvature_centre", IsCurvatureSgd,
      "curvature_centre belongs to sgd(preconditioner: diagonal)"},
-    {"ridge", HasRidge, "this optimizer has no ridge"},
+    {"ridge", [](R r) { return HasRidge(r) || HasLowRankCurvature(r); },
+     "this optimizer has no ridge"},
     {"ridge_kind", [](R r) { return HasRidge(r) && FamilyOf(r) == Family::kLeastSquares; },
      "kinds of ridge belong to linear memories that have one"},
     {"factor",

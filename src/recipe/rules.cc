@@ -223,10 +223,14 @@ constexpr Rule kRules[] = {
     // Stochastic gradient descent.
     {[](R r) {
        return HasPreconditioner(r) && IsFamily(r, Family::kSgd) &&
-              r.optimizer.preconditioner != Preconditioner::kDiagonal;
+              r.optimizer.preconditioner != Preconditioner::kDiagonal &&
+              r.optimizer.preconditioner != Preconditioner::kLowRank;
      },
-     "the preconditioner of sgd is diagonal",
+     "the preconditioner of sgd is diagonal or of low rank",
      [](Recipe& r) { r.optimizer.preconditioner = Preconditioner::kDiagonal; }},
+    {[](R r) { return HasLowRankCurvature(r) && r.optimizer.ridge <= 0; },
+     "a curvature of low rank has an inverse by its ridge > 0",
+     [](Recipe& r) { r.optimizer.ridge = 1; }},
     {[](R r) {
        return HasPreconditioner(r) && IsSolver(r, Solver::kSgd) &&
               (HasOwnErasure(r) || r.optimizer.momentum || r.optimizer.steps > 1);

@@ -39,6 +39,7 @@ std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int6
     case Axis::kGatedHidden: return 2 * dims.hidden;
     case Axis::kSequencesPlus1: return dims.sequences + 1;
     case Axis::kBudget: return recipe.optimizer.budget;
+    case Axis::kRank: return recipe.optimizer.rank;
     case Axis::kStates: return dims.states();
     case Axis::kPairs: return pairs;
   }

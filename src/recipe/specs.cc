@@ -233,6 +233,7 @@ std::string_view Name(Axis axis) {
     case Axis::kGatedHidden: return "2 hidden";
     case Axis::kSequencesPlus1: return "N+1";
     case Axis::kBudget: return "budget";
+    case Axis::kRank: return "rank";
     case Axis::kStates: return "N";
     case Axis::kPairs: return "S";
   }

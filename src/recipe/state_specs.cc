@@ -53,7 +53,13 @@ void AddSgd(const Recipe& recipe, Specs& specs) {
   if (recipe.optimizer.momentum) {
     specs.push_back({"state.momentum", {kN, kH, kPhi, kDv}, "the last update"});
   }
-  if (recipe.optimizer.preconditioner != Preconditioner::kNone) {
+  if (HasLowRankCurvature(recipe)) {
+    specs.push_back({"state.u",
+                     {kN, kH, Axis::kRank, kPhi},
+                     "U, orthogonal rows, the longest first, each with its largest entry above 0: "
+                     "the curvature "
+                     "is U^T U"});
+  } else if (recipe.optimizer.preconditioner != Preconditioner::kNone) {
     specs.push_back({"state.d", {kN, kH, kPhi}, "diagonal curvature"});
   }
 }

@@ -68,6 +68,10 @@ constexpr ZooEntry kZoo[] = {
     {"delta_product", "decay(scalar) | linear | sgd(steps: 2)", "DeltaProduct", "arXiv 2502.10297",
      "M_0 = g M'; M_j = M_{j-1} + b_j (v_j - M_{j-1} k_j) k_j^T, j = 1..steps; read after the "
      "last"},
+    {"erase_then_delta", "decay(channel) | linear | sgd(steps: 2)", "Erase-then-Delta (EDA)",
+     "arXiv 2606.26560",
+     "M_0 = M' diag(g); M_1 = M_0 - b_1 M_0 e e^T: the first pair of a token is (e, 0), its key an "
+     "address that is cleared; M = M_1 + b_2 (v - M_1 k) k^T"},
     {"rwkv7", "decay(channel) | linear | sgd(step: one, erase: undecayed)", "RWKV-7",
      "arXiv 2503.14456",
      "M = M' (diag(g) - kappa (a (.) kappa)^T) + v k^T, kappa = erase_key, a = erase_gate"},
@@ -75,9 +79,35 @@ constexpr ZooEntry kZoo[] = {
      "Preconditioned DeltaNet", "arXiv 2604.21100",
      "D = curvature_decay D' + w k (.) k, D_0 = 0; l = log(D + 1e-6) - curvature_centre; "
      "M = M' + b (v - M' k) (k (.) 1.5^(-l / (1 + |l|)))^T"},
+    {"preconditioned_gated_deltanet",
+     "decay(scalar) x importance(input) | linear | sgd(preconditioner: diagonal, curvature_centre: "
+     "-0.2)",
+     "Preconditioned Gated DeltaNet (PGDN)", "arXiv 2604.21100",
+     "D and m(D) as in preconditioned_deltanet, without a fading of D by g; M~ = g M'; "
+     "M = M~ + b (v - M~ k) (k (.) m(D))^T"},
+    {"preconditioned_kda",
+     "decay(channel) x importance(input) | linear | sgd(preconditioner: diagonal, "
+     "curvature_centre: -0.2)",
+     "Preconditioned KDA (PKDA)", "arXiv 2604.21100",
+     "as preconditioned_gated_deltanet, of M~ = M' diag(g)"},
+    {"low_rank_rls", "uniform | linear | sgd(step: one, preconditioner: low_rank, ridge: 1)",
+     "Low-rank recursive least squares", "Test-time regression 2025, Vignette 3, future work",
+     "C = U'^T U' + k k^T; M = M' + (v - M' k) ((C + ridge I)^-1 k)^T; U^T U = the `rank` "
+     "largest eigenpairs of C, U_0 = 0: rls for rank >= Dk, longhorn where nothing is kept"},
     {"momentum_deltanet", "uniform | linear | sgd(momentum: true, weight_decay: decoupled)",
      "Momentum delta rule, Titans with a linear memory", "arXiv 2501.00663",
      "G = eta G' + b (v - M' k) k^T, eta = momentum; M = (1 - weight_decay) M' + G"},
+
+    {"adagrad_lms", "uniform | network | sgd(eps: 1e-08, adapt: adagrad)",
+     "LMS with Adagrad's step sizes", "Test-time regression 2025, Vignette 3; Duchi 2011",
+     "G = -(v - M' k) k^T; V = V' + G (.) G; M = M' - b G / (sqrt(V) + eps), entry by entry: a "
+     "network of one matrix is a linear memory"},
+    {"adam_lms",
+     "uniform | network | sgd(eps: 1e-08, momentum: true, adapt: adam, curvature_decay: 0.999)",
+     "LMS with Adam's step sizes", "Test-time regression 2025, Vignette 3; arXiv 1412.6980",
+     "G as in adagrad_lms; N = eta N' + (1 - eta) G, eta = momentum; V = c V' + (1 - c) G (.) G, c "
+     "= curvature_decay; M = M' - b N / (sqrt(V) + eps); the correction of the first steps is left "
+     "to b"},
 
     // Least squares by second-order and Krylov solvers. x solves (or approaches) A x = q, y = B x.
     {"rls", "uniform | linear | exact(ridge: 0.001)", "Recursive least squares",

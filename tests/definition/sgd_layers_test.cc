@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tests/definition/sgd_recipes.h"
@@ -168,6 +172,27 @@ TEST(SgdLayers, DeltaProductIsStepsWithoutDecayBetween) {
   }
 }
 
+// Erase-then-Delta: an address e is cleared by the share b of what it holds; then a delta step.
+TEST(SgdLayers, EraseThenDeltaClearsAnAddressBeforeItWrites) {
+  const auto memory = Make(ParseRecipe("erase_then_delta"));
+  Noise noise(12);
+  Matrix m = Matrix::Zero(kDv, kDk);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    Token token;
+    token.k = noise.Mat(kDk, 2);
+    token.v = noise.Mat(kDv, 2);
+    token.v.col(0).setZero();
+    token.step = noise.Uniforms(2, 0, 0.5);
+    token.log_decay = noise.Uniforms(kDk, -1, 0);
+    memory->Write(token);
+    const Vector e = token.k.col(0), k = token.k.col(1), v = token.v.col(1);
+    m = m * Vector(token.log_decay.array().exp()).asDiagonal();
+    m -= token.step(0) * m * e * e.transpose();
+    m += token.step(1) * (v - m * k) * k.transpose();
+    EXPECT_LT(Gap(StateOf(*memory), m), 1e-13);
+  }
+}
+
 TEST(SgdLayers, PreconditionedByHand) {
   const auto memory = MakeSgd(Sized(Preconditioned(0.5, 2), 1, 1));
   const auto m = [](double d) {
@@ -201,6 +226,71 @@ TEST(SgdLayers, PreconditionerIsCentredAndBounded) {
 }
 
 // Titans with a linear memory: G = eta G + theta (v - M k) k^T, M = (1 - alpha) M + G.
+Recipe LowRank(std::int64_t rank) {
+  Recipe recipe = ParseRecipe("low_rank_rls{ridge: 0.25, curvature_decay: 0.75}");
+  recipe.optimizer.rank = rank;
+  return recipe;
+}
+
+// What of a symmetric matrix its `rank` largest eigenpairs are.
+Matrix Largest(const Matrix& c, Eigen::Index rank) {
+  const Eigen::SelfAdjointEigenSolver<Matrix> eigen(c);
+  const Eigen::Index kept = std::min(rank, c.rows());
+  const Matrix u = eigen.eigenvectors().rightCols(kept);
+  return u * eigen.eigenvalues().tail(kept).asDiagonal() * u.transpose();
+}
+
+// The gain is that of a curvature of which `rank` eigenpairs are carried from token to token.
+TEST(SgdLayers, LowRankCurvatureIsTheLargestEigenpairs) {
+  for (const Eigen::Index rank : {1, 2, 3, 9}) {
+    const auto memory = MakeSgd(Sized(LowRank(rank), kDk, kDv));
+    Noise noise(13);
+    Matrix m = Matrix::Zero(kDv, kDk), c = Matrix::Zero(kDk, kDk);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      Token token = Pair(noise.Vec(kDk), noise.Vec(kDv), 1);
+      token.importance = noise.Uniform(0, 2);
+      memory->Write(token);
+      const Vector k = token.k.col(0), v = token.v.col(0);
+      c = .75 * c + token.importance * k * k.transpose();
+      const Matrix a = c + .25 * Matrix::Identity(kDk, kDk);
+      m += (v - m * k) * a.ldlt().solve(k).transpose();
+      c = Largest(c, rank);
+      EXPECT_LT(Gap(StateOf(*memory), m), 1e-12) << rank;
+      const Matrix u = memory->Save().at("state.u").matrix();
+      EXPECT_LT(Gap(u.transpose() * u, c), 1e-12) << rank;
+      for (Eigen::Index i = 1; i < rank; ++i) {
+        EXPECT_GE(u.row(i - 1).norm(), u.row(i).norm() - 1e-12);
+      }
+    }
+  }
+}
+
+// What a memory has lost of 16 values once all are written, as a share of them; keys have unit
+// length and a spectrum that falls as 1 / i.
+double Lost(const std::string& recipe, std::uint64_t seed) {
+  constexpr Eigen::Index kPairs = 16;
+  const auto memory = MakeSgd(Sized(ParseRecipe(recipe), kPairs, kDv));
+  Noise noise(seed);
+  Matrix keys = noise.Mat(kPairs, kPairs);
+  for (Eigen::Index i = 0; i < kPairs; ++i) keys.row(i) /= static_cast<double>(i + 1);
+  keys.colwise().normalize();
+  const Matrix values = noise.Mat(kDv, kPairs);
+  for (Eigen::Index i = 0; i < kPairs; ++i) memory->Write(Pair(keys.col(i), values.col(i), .5));
+  return (StateOf(*memory) * keys - values).squaredNorm() / values.squaredNorm();
+}
+
+// A quarter of the directions is worth more than half of what all of them are.
+TEST(SgdLayers, FewDirectionsOfTheCurvatureHelpWhereKeysHaveFew) {
+  double none = 0, few = 0, all = 0;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    none += Lost("deltanet", seed);
+    few += Lost("low_rank_rls{rank: 4, ridge: 0.1}", seed);
+    all += Lost("low_rank_rls{rank: 16, ridge: 0.1}", seed);
+  }
+  EXPECT_LT(all, few);
+  EXPECT_LT(few - all, .5 * (none - all));
+}
+
 TEST(SgdLayers, MomentumByHand) {
   const auto memory = MakeSgd(Sized(Momentum(), 1, 1));
   Token token = Pair(Column({1}), Column({4}), 0.5);

@@ -11,6 +11,8 @@ using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// A small gradient over its own root: digits that a difference of values lost come back.
+constexpr double kAdaptedCondition = 1000;
 
 Answer Read(const Matrix& m, const Vector& q, double condition = 1) {
   return {m * q, condition * m.norm() * q.norm()};
@@ -33,6 +35,19 @@ Vector Key(const Pairs& p, Index i) { return p.k.row(i).transpose(); }
 Vector Value(const Pairs& p, Index i) { return p.v.row(i).transpose(); }
 Vector Query(const Pairs& p, Index i) { return p.q.row(i).transpose(); }
 Matrix Identity() { return Matrix::Identity(kKeyDim, kKeyDim); }
+
+// The least of 1/2 |M - M'|^2 + b/2 |v - M k|^2, where M (I + b k k^T) = M' + b v k^T.
+Answer LeastChangeAndLoss(const Pairs& p, Index t) {
+  return Read(Written(p, t, kKeyDim,
+                      [&](const Matrix& m, Index i) -> Matrix {
+                        const double b = p.step(i, 0);
+                        const Vector k = Key(p, i);
+                        const Matrix system = Identity() + b * k * k.transpose();
+                        const Matrix side = m + b * Value(p, i) * k.transpose();
+                        return system.ldlt().solve(side.transpose()).transpose();
+                      }),
+              Query(p, t), 8);
+}
 
 // Feature maps.
 
@@ -82,6 +97,12 @@ Answer WeightedMean(const Pairs& p, Index t, Similarity s) {
 
 double Exponential(const Vector& k, const Vector& q) {
   return std::exp(k.dot(q) / std::sqrt(static_cast<double>(k.size())));
+}
+
+// One update of a modern Hopfield network with patterns K, read through V.
+Answer Hopfield(const Pairs& p, Index t) {
+  return WeightedMean(p, t,
+                      [](const Vector& k, const Vector& q) { return std::exp(8 * k.dot(q)); });
 }
 
 Answer Softmax(const Pairs& p, Index t) { return WeightedMean(p, t, Exponential); }
@@ -236,6 +257,30 @@ Answer Decayed(const Pairs& p, Index t, Kept kept) {
               Query(p, t));
 }
 
+// The gradient of a pair's loss at M.
+Matrix Gradient(const Pairs& p, Index i, const Matrix& m) {
+  return (m * Key(p, i) - Value(p, i)) * Key(p, i).transpose();
+}
+
+// A step adapted an entry: by the root of V, the sum or a fading mean of squared gradients, of the
+// gradient or of a fading mean of it.
+Answer Adapted(const Pairs& p, Index t, bool adam) {
+  const double c = adam ? .999 : 0;
+  Matrix squares = Matrix::Zero(p.v.cols(), kKeyDim), mean = squares;
+  return Read(Written(p, t, kKeyDim,
+                      [&](const Matrix& m, Index i) -> Matrix {
+                        const Matrix g = Gradient(p, i, m);
+                        const double eta = adam ? p.momentum[i] : 0;
+                        mean = eta * mean + (1 - eta) * g;
+                        squares = (adam ? c : 1) * squares + (1 - c) * g.cwiseAbs2();
+                        return m - p.step(i, 0) *
+                                       (mean.array() / (squares.array().sqrt() + 1e-8)).matrix();
+                      }),
+              Query(p, t), kAdaptedCondition);
+}
+Answer Adagrad(const Pairs& p, Index t) { return Adapted(p, t, false); }
+Answer Adam(const Pairs& p, Index t) { return Adapted(p, t, true); }
+
 Answer LeakyLms(const Pairs& p, Index t) {
   return Decayed(p, t, [&](Index i) { return 1 - p.step(i, 0) * p.weight_decay[i]; });
 }
@@ -350,6 +395,9 @@ constexpr Equation kEquations[] = {
     {"named", "feature_rls{features: taylor2, ridge: 0}", MappedOls<Taylor2>},
     {"eq. 14, 15", "weighted_rls{ridge: 0}", WeightedOls},
     {"eq. 16", "batch_gd{decay: scalar, steps: 1, eta_kind: constant}", Gated},
+    {"eq. 7", "longhorn", LeastChangeAndLoss},
+    {"section 7", "softmax{scale: 8}", Hopfield},
+    {"section 7", "linear_attention", LinearAttention},
     {"eq. 20-23", "batch_gd{eta_kind: constant, eta: 0.05, steps: 3}", ThreeSteps},
     {"eq. 20-23", "batch_gd{eta_kind: input, steps: 3}", ThreeGivenSteps},
     {"eq. 24", "batch_gd{steps: 1, eta_kind: constant}", OneStep},
@@ -357,6 +405,8 @@ constexpr Equation kEquations[] = {
      NewtonStep},
     {"eq. 26-29", "deltanet", DeltaNet},
     {"named", "delta_product{decay: none, steps: 2}", SeveralSteps},
+    {"named", "adagrad_lms", Adagrad},
+    {"named", "adam_lms", Adam},
     {"eq. 30, 31", "longhorn", OnlineLearner},
     {"eq. 32, 33", "nlms", Nlms},
     {"eq. 34-37", "leaky_lms", LeakyLms},

@@ -12,7 +12,7 @@ inline constexpr Eigen::Index kTokens = 24, kKeyDim = 4, kValueDim = 3;
 // Rows are tokens.
 struct Pairs {
   Eigen::MatrixXd k, v, q;
-  Eigen::VectorXd decay, weight_decay;
+  Eigen::VectorXd decay, weight_decay, momentum;
   Eigen::MatrixXd step;  // a column a step of the token
 };
 

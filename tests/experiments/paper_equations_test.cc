@@ -66,6 +66,7 @@ Pairs PairsOf(const test::Call& call, Index steps) {
   p.q = Rows(in.q, kKeyDim);
   p.decay = Rows(in.log_decay, 1).array().exp();
   p.weight_decay = Rows(in.weight_decay, 1);
+  p.momentum = Rows(in.momentum, 1);
   p.step = Rows(in.step, steps);
   return p;
 }
@@ -160,6 +161,37 @@ TEST(PaperClaims, LinearAttentionIsLeastSquaresOnOrthonormalKeys) {
   }
   const test::Result sum = RunOn("linear_attention", call), exact = RunOn("rls{ridge: 0}", call);
   EXPECT_LT(test::LargestDifference(sum.y, exact.y), 1e-13);
+}
+
+// The mean square of a token's answer.
+double MeanSquare(const test::Result& result, Index t) {
+  double sum = 0;
+  for (Index i = 0; i < kValueDim; ++i) sum += std::pow(result.y.view().At({0, t, 0, i}), 2);
+  return sum / kValueDim;
+}
+
+TEST(PaperClaims, AnOutputNormRestoresTheScale) {
+  double early = 0, late = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const test::Call call(ParseRecipe("linear_attention"), OneMemory(), DType::kFloat64, seed);
+    const test::Result plain = RunOn("linear_attention", call);
+    const test::Result normed = RunOn("linear_attention{output_norm: rms}", call);
+    for (Index t = 0; t < kTokens; ++t) {
+      EXPECT_NEAR(MeanSquare(normed, t), 1, 1e-12);
+      (t < kTokens / 2 ? early : late) += MeanSquare(plain, t);
+    }
+  }
+  EXPECT_GT(late, 1.5 * early);
+}
+
+// Neither T^2 nor T Dk^2 numbers: scratch does not grow with the length.
+TEST(PaperClaims, LocalLinearAttentionNeedsNoRoomOfItsOwnForMoreTokens) {
+  const Layer layer(ParseRecipe("local_linear"));
+  Dims dims = OneMemory();
+  dims.tokens = 4096;
+  const std::size_t few = layer.ScratchBytes(dims, 1);
+  dims.tokens *= 4;
+  EXPECT_LE(layer.ScratchBytes(dims, 1), few + few / 4);
 }
 
 TEST(PaperClaims, WithoutLossEveryValueIsRecalled) {

@@ -34,7 +34,8 @@ TEST(Paper, RecipesHaveAMeaningAndAnEngine) {
     if (entry.recipe.empty()) return;
     const Recipe recipe = ParseRecipe(entry.recipe);  // throws where it has none
     Validate(recipe);
-    EXPECT_NE(MakePlan(recipe).engine, kDefinition);
+    const bool says_so = entry.differs.find("the definition runs it") != std::string_view::npos;
+    EXPECT_EQ(MakePlan(recipe).engine == kDefinition, says_so);
   });
 }
 
@@ -106,8 +107,10 @@ TEST(Paper, DocumentsHaveTheSections) {
 TEST(Paper, EveryEntrySaysSomething) {
   ForEachEntry([](const PaperEntry& entry) {
     EXPECT_FALSE(entry.place.empty() || entry.says.empty());
-    EXPECT_TRUE(entry.computed || !entry.identity.empty() || !entry.test.empty() ||
-                !entry.command.empty() || !entry.document.empty() || !entry.differs.empty());
+    const bool shown =
+        entry.computed || !entry.identity.empty() || !entry.test.empty() || !entry.command.empty();
+    EXPECT_TRUE(shown ||
+                (entry.recipe.empty() && entry.differs.find("not here") != std::string::npos));
     EXPECT_TRUE(!entry.computed || !entry.recipe.empty());
   });
 }

@@ -55,6 +55,11 @@ TEST(OtherNames, LeadToTheLayerThatIsMeant) {
       {"nadaraya-watson", "nadaraya_watson"},
       {"Nadaraya", "nadaraya_watson ("},
       {"lla", "local_linear ("},
+      {"mamba-3", "mamba2 (of two rows a token"},
+      {"EDA", "erase_then_delta ("},
+      {"PKDA", "preconditioned_kda ("},
+      {"Adam", "adam_lms (on a linear memory), or titans{"},
+      {"kalman delta", "preconditioned_kda (a curvature a channel), or low_rank_rls ("},
       {"qknorm{scale: 8}", "softmax{normalise_qk: true} ("},
   };
   for (const auto& [name, meant] : cases) {

@@ -115,8 +115,12 @@ TEST(Validate, StepsThatContradictEachOther) {
   constexpr Refusal kCases[] = {
       {"uniform | linear | gradient(steps: 0)", "steps must be a whole number >= 1",
        "uniform | linear | gradient"},
-      {"uniform | linear | sgd(preconditioner: low_rank)", "the preconditioner of sgd is diagonal",
+      {"uniform | linear | sgd(preconditioner: block_diagonal)",
+       "the preconditioner of sgd is diagonal or of low rank",
        "uniform | linear | sgd(preconditioner: diagonal)"},
+      {"uniform | linear | sgd(preconditioner: low_rank)",
+       "a curvature of low rank has an inverse by its ridge",
+       "uniform | linear | sgd(preconditioner: low_rank, ridge: 1)"},
       {"uniform | linear | conjugate_gradient(steps: 4, preconditioner: chunk_factor)",
        "chunk_factor is shared by the tokens of a chunk",
        "uniform | linear | conjugate_gradient(steps: 4, preconditioner: chunk_factor, tolerance: "

@@ -75,6 +75,7 @@ std::vector<std::string> Names() {
            "momentum_deltanet{weight_decay: none, step: longhorn, normalise_qk: true}",
            "preconditioned_deltanet{decay: channel, curvature_decay: 0.9, curvature_centre: 0.5}",
            "preconditioned_deltanet{decay: 0.9, step: one, read: before}",
+           "low_rank_rls{rank: 2, step: input, decay: scalar, curvature_decay: 0.9}",
            "rls{read: before, ridge: 0}",
            "weighted_rls{ridge_kind: constant, scale: 2}",
            "affine_rls{features: taylor2, decay: 0.9}",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ttr.experiments import __main__, exact, local, steps
+from ttr.experiments import __main__, curvature, exact, local, steps
 from ttr.experiments._chart import Axis, Panel, Series, chart, describe
 from ttr.experiments._train import CHOICE, TEST
 from ttr.experiments.studies import command, report
@@ -23,7 +23,9 @@ from ttr.experiments.studies.study import Settings, Study, run
 from ttr.experiments.tasks import curves, linear, text
 from ttr.experiments.tasks.task import Task, by_bins
 
-STUDIES = {"exact": exact.STUDY, "steps": steps.STUDY, "local": local.STUDY}
+STUDIES = {
+    "exact": exact.STUDY, "steps": steps.STUDY, "curvature": curvature.STUDY, "local": local.STUDY,
+}  # fmt: skip
 TINY = {
     "recall": {"width": 8, "pairs": [2, 4], "vocabulary": 32, "labels": 2},
     "changing regression": {"inputs": 3, "width": 6, "tokens": 16, "period": 8},
@@ -78,6 +80,10 @@ def test_methods_that_are_compared_have_as_many_parameters() -> None:
         single = [m for m in steps.METHODS if m not in ("delta rule, 2", "delta rule, 4")]
         single.remove("delta rule with momentum")
         assert len({count(steps.STUDY, task, m) for m in single}) == 1
+    for task in curvature.STUDY.tasks:
+        forgetful = {count(curvature.STUDY, task, f"{how} decay") for how in ("coupled", "decoupled")}
+        others = [m for m in curvature.METHODS if not m.endswith("decay")]
+        assert len(forgetful) == len({count(curvature.STUDY, task, m) for m in others}) == 1
 
 
 # ---- Tasks ---------------------------------------------------------------------------------------

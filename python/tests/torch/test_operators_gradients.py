@@ -68,9 +68,27 @@ def test_recipes_without_an_engine_differentiate_few_numbers(name: str) -> None:
     inputs = cases.draw(name, grad=True, **SMALL)
     call = function_of(name, list(inputs), [], {})
     assert torch.autograd.gradcheck(call, tuple(inputs.values()), atol=1e-4, rtol=1e-3)
-    many = cases.draw(name, grad=True, T=1100)
-    with pytest.raises(ValueError, match="requires_grad must be of at most 4096 numbers"):
-        regress(name, **many)
+
+
+@pytest.mark.parametrize("name", [*cases.WITHOUT_GRADIENTS, "low_rank_rls{rank: 2, step: input}"])
+def test_recipes_without_an_engine_differentiate_many_numbers_by_pytorchs_operators(name: str) -> None:
+    many = cases.draw(name, grad=True, T=160, B=2)
+    assert sum(t.numel() for t in many.values()) > 4096
+    wanted = list(many.values())
+    dy = torch.randn_like(regress(name, **many))
+    made = torch.autograd.grad(regress(name, **many), wanted, dy)
+    expected = torch.autograd.grad(ttr.torch.portable.regress(name, **many), wanted, dy)
+    for got, want in zip(made, expected):
+        assert torch.equal(got, want)
+    with torch.no_grad():
+        exact = regress(name, **many)
+    torch.testing.assert_close(regress(name, **many), exact, rtol=1e-7, atol=1e-7)
+
+
+def test_of_recipes_that_no_road_differentiates_few_numbers_are_taken() -> None:
+    name = "gla{importance: log}"
+    with pytest.raises(ValueError, match="requires_grad must be of at most 4096 numbers.*has no form"):
+        regress(name, **cases.draw(name, grad=True, T=1100))
 
 
 def gradients(**options: Any) -> list[Tensor]:

@@ -7,13 +7,17 @@ import importlib.util
 import sys
 
 #: The module of each that has its `main`.
-EXPERIMENTS = {"mqar": "mqar.command", "exact": "exact", "steps": "steps", "local": "local", "learn": "learn"}
+EXPERIMENTS = {
+    "mqar": "mqar.command", "exact": "exact", "steps": "steps", "curvature": "curvature", "local": "local",
+    "learn": "learn",
+}  # fmt: skip
 
 USAGE = """usage: python -m ttr.experiments NAME [options]
 
   mqar      multi-query associative recall: figure 3 of test-time regression
   exact     least squares beside its one-step neighbours: recall, changing regression, text
   steps     gradient steps a token against the exact solution
+  curvature memories between the delta rule and least squares; two ways to forget
   local     local linear attention against softmax: smooth functions in context
   learn     what each published layer learns by its name: recall, induction, regression
 

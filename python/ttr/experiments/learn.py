@@ -16,6 +16,7 @@ from .tasks.by_name import INDUCTION, LONG_RECALL, RECALL, REGRESSION, SHORT_REC
 METHODS = {name: name for name in PUBLISHED}
 #: What they memorize within so many tokens is read behind them.
 METHODS |= {f"{name} of 4": f"{name}{{mini_batch: 4}}" for name in ("lact", "in_place_ttt")}
+METHODS |= {"kernel_smoother": "kernel_smoother", "rls ridge 1": "rls{ridge: 1.0}"}
 #: Of every kind one, the best known.
 CHOSEN = (
     "softmax", "linear_attention", "retnet", "gla", "mamba2", "mlstm", "deltanet", "gated_deltanet",

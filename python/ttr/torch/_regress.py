@@ -83,7 +83,7 @@ def regress(
     Differentiable in every input and the initial state, through y and the final state; once, and in
     reverse mode: a tangent (torch.func.jvp, torch.autograd.forward_ad), or what differentiates a gradient,
     is a RuntimeError that names the way around. A recipe without gradients of its own is differentiated
-    by central differences, of 4096 numbers at most. Iterative solvers have the gradient of the problem
+    by central differences, of more than 4096 numbers by `ttr.torch.portable`. Iterative solvers have the gradient of the problem
     that they approach, not of their steps (docs/least_squares.md).
     Under torch.autocast everything keeps the dtype that it comes in.
 
@@ -103,6 +103,9 @@ def regress(
     refuse_tangents("forward", (*tensors, *initial))
     try:
         if torch.is_grad_enabled() and any_requires_grad(tensors, initial):
+            refusal = _refusal_of_many(info, tensors, initial)
+            if refusal is not None:
+                return _by_the_other_road(refusal, text, tensors, given, state, return_state)
             differentiable = _under_compile if is_compiling() else _with_gradients
             call = _library.Call(text, given, entries, switches)
             y, final = differentiable(info, call, tensors, initial, return_state)
@@ -195,7 +198,6 @@ def _under_compile(
     initial: list[Tensor],
     return_state: bool,
 ) -> tuple[Tensor, Any]:
-    _refuse_many(info, tensors, initial)
     y, final, _ = _forward(call, tensors, initial, return_state)
     return y, final
 
@@ -207,7 +209,6 @@ def _with_gradients(
     initial: list[Tensor],
     return_state: bool,
 ) -> tuple[Tensor, Any]:
-    _refuse_many(info, tensors, initial)
     counts = info.counts if return_state else None
     y, *final = _Regress.apply(  # type: ignore[no-untyped-call]
         call, counts, len(tensors), *tensors, *initial
@@ -215,16 +216,29 @@ def _with_gradients(
     return y, final
 
 
-def _refuse_many(info: RecipeInfo, tensors: list[Tensor], initial: list[Tensor]) -> None:
+def _refusal_of_many(
+    info: RecipeInfo, tensors: list[Tensor], initial: Sequence[Tensor]
+) -> str | None:
+    """Why central differences do not take the gradients of these; None where they need not, or do."""
     if info.gradients:
-        return
+        return None
     numbers = sum(t.numel() for t in (*tensors, *initial) if t.requires_grad)
-    if numbers > _library.MOST_DIFFERENCES:
-        raise ValueError(
-            f"[forward] requires_grad must be of at most {_library.MOST_DIFFERENCES} numbers, as "
-            f"{info.text} has no engine with gradients and is differentiated by central "
-            f"differences, but is of {numbers}"
-        )
+    if numbers <= _library.MOST_DIFFERENCES:
+        return None
+    return (
+        f"[forward] requires_grad must be of at most {_library.MOST_DIFFERENCES} numbers, as "
+        f"{info.text} has no engine with gradients and is differentiated by central "
+        f"differences, but is of {numbers}"
+    )
+
+
+def _by_the_other_road(refusal: str, *call: Any) -> Any:
+    """By PyTorch's operators, which differentiate any number; ValueError where they have no form of the
+    recipe."""
+    try:
+        return _elsewhere(*call)
+    except ValueError as error:
+        raise ValueError(f"{refusal}; {error}") from error
 
 
 class _Regress(torch.autograd.Function):

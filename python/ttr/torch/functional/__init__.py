@@ -12,6 +12,13 @@ Each is one recipe of ttr.torch.regress, with its scale (K ** -0.5 where the fun
     fused_recurrent_gated_delta_rule_update,
     fused_sigmoid_gating_delta_rule_update              those two in place, rows by index
     chunk_kda, fused_recurrent_kda                      kda{scale, normalise_qk}
+    chunk_gdn2                                          gated_deltanet2{scale, normalise_qk}
+    chunk_comba, fused_recurrent_comba                  its erasure of the memory before its decay
+    chunk_gated_delta_product                           delta_product{steps, scale, normalise_qk}
+    chunk_precond_gated_delta_rule, chunk_precond_kda   a curvature that fades by tokens; delta rules
+    chunk_gsa, fused_recurrent_gsa                      a decay a value channel; gla
+    chunk_gated_oja_rule,
+    fused_recurrent_gated_oja_rule                      kda from v to k; a decay a value channel
     chunk_rwkv6, fused_recurrent_rwkv6                  rwkv6{scale}
     chunk_rwkv7, fused_recurrent_rwkv7,
     fused_mul_recurrent_rwkv7                           rwkv7{scale}
@@ -35,6 +42,12 @@ from ._delta import (
     fused_recurrent_gated_delta_rule,
     fused_recurrent_kda,
 )
+from ._erasing import (
+    chunk_comba,
+    chunk_gated_delta_product,
+    chunk_gdn2,
+    fused_recurrent_comba,
+)
 from ._linear import (
     chunk_gla,
     chunk_linear_attn,
@@ -47,6 +60,7 @@ from ._linear import (
 )
 from ._mamba import mamba_chunk_scan_combined, selective_scan_fn, selective_state_update
 from ._others import chunk_hgrn, chunk_mesa_net, fused_recurrent_hgrn
+from ._preconditioned import chunk_precond_gated_delta_rule, chunk_precond_kda
 from ._recurrent import regress
 from ._rwkv import (
     chunk_rwkv6,
@@ -54,6 +68,12 @@ from ._rwkv import (
     fused_mul_recurrent_rwkv7,
     fused_recurrent_rwkv6,
     fused_recurrent_rwkv7,
+)
+from ._slots import (
+    chunk_gated_oja_rule,
+    chunk_gsa,
+    fused_recurrent_gated_oja_rule,
+    fused_recurrent_gsa,
 )
 from ._updates import (
     fused_recurrent_gated_delta_rule_update,
@@ -63,22 +83,32 @@ from ._updates import (
 __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
+    "chunk_comba",
     "chunk_delta_rule",
+    "chunk_gated_delta_product",
     "chunk_gated_delta_rule",
+    "chunk_gated_oja_rule",
+    "chunk_gdn2",
     "chunk_gla",
+    "chunk_gsa",
     "chunk_hgrn",
     "chunk_kda",
     "chunk_linear_attn",
     "chunk_mesa_net",
+    "chunk_precond_gated_delta_rule",
+    "chunk_precond_kda",
     "chunk_retention",
     "chunk_rwkv6",
     "chunk_rwkv7",
     "chunk_simple_gla",
     "fused_mul_recurrent_rwkv7",
+    "fused_recurrent_comba",
     "fused_recurrent_delta_rule",
     "fused_recurrent_gated_delta_rule",
     "fused_recurrent_gated_delta_rule_update",
+    "fused_recurrent_gated_oja_rule",
     "fused_recurrent_gla",
+    "fused_recurrent_gsa",
     "fused_recurrent_hgrn",
     "fused_recurrent_kda",
     "fused_recurrent_linear_attn",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -119,8 +121,11 @@ def chunk_gated_delta_rule(
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
     state_v_first: bool = False,
+    transpose_state_layout: bool = False,
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
+    chunk_indices: Tensor | None = None,
+    cp_context: Any = None,
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """M~ = exp(g) M';  M = M~ + beta (v - M~ k) k^T, y = scale M q.
@@ -131,13 +136,15 @@ def chunk_gated_delta_rule(
             -exp(A_log) softplus(g + dt_bias), both [HV].
         beta: [B, T, HV], >= 0; with ``use_beta_sigmoid_in_kernel`` its sigmoid is, with
             ``allow_neg_eigval`` twice that.
-        state_v_first: states are [N, HV, V, K].
-        Others as in chunk_delta_rule; ``cu_seqlens_cpu``, a copy of ``cu_seqlens``, is not read.
+        state_v_first, or by its older name transpose_state_layout: states are [N, HV, V, K].
+        cp_context: must be left out; ttr.torch.distributed cuts sequences over processes.
+        Others as in chunk_delta_rule; ``cu_seqlens_cpu`` and ``chunk_indices``, which follow from
+        ``cu_seqlens``, are not read.
 
     Returns:
         (o [B, T, HV, V] in q's dtype, the final state [N, HV, K, V] or None).
     """
-    refuse("chunk_gated_delta_rule", head_first=head_first)
+    refuse("chunk_gated_delta_rule", head_first=head_first, cp_context=cp_context)
     if use_gate_in_kernel:
         g = _gate("chunk_gated_delta_rule", g, A_log, dt_bias)
     step = _step("chunk_gated_delta_rule", beta, v, use_beta_sigmoid_in_kernel, allow_neg_eigval)
@@ -150,7 +157,7 @@ def chunk_gated_delta_rule(
         initial_state,
         output_final_state,
         cu_seqlens,
-        state_v_first,
+        state_v_first or transpose_state_layout,
         log_decay=g,
         step=step,
     )
@@ -239,8 +246,11 @@ def chunk_kda(
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
     state_v_first: bool = False,
+    transpose_state_layout: bool = False,
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
+    chunk_indices: Tensor | None = None,
+    cp_context: Any = None,
     disable_recompute: bool = False,
     head_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -255,7 +265,7 @@ def chunk_kda(
             its gradients need.
         Others as in chunk_gated_delta_rule.
     """
-    refuse("chunk_kda", head_first=head_first)
+    refuse("chunk_kda", head_first=head_first, cp_context=cp_context)
     if use_gate_in_kernel:
         g = _gate("chunk_kda", g, A_log, dt_bias, lower_bound)
     step = _step("chunk_kda", beta, v, use_beta_sigmoid_in_kernel, allow_neg_eigval)
@@ -268,7 +278,7 @@ def chunk_kda(
         initial_state,
         output_final_state,
         cu_seqlens,
-        state_v_first,
+        state_v_first or transpose_state_layout,
         log_decay=g,
         step=step,
     )

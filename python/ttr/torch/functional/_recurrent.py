@@ -49,6 +49,17 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def unit(x: Tensor) -> Tensor:
+    """x / sqrt(|x|^2 + 1e-6), rows apart."""
+    x = wide(x)
+    return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def of_memories(x: Tensor, heads: int) -> Tensor:
+    """Rows [B, T, h, D] of shared heads, one for each of `heads` memories."""
+    return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
+
+
 def given_state(
     state: Tensor | None, name: str = "state", v_first: bool = False
 ) -> dict[str, Tensor]:

@@ -61,8 +61,8 @@ class TestTimeRegression(nn.Module):
     each: whole = split anywhere = token by token, without gradients: a RuntimeError where x or a parameter
     wants one, that is, outside of torch.no_grad().
 
-    Cost: the projections', and the engine's (`ttr.plan`). Recipes whose engine has no
-    gradients take those of 4096 numbers at most (docs/pytorch.md).
+    Cost: the projections', and the engine's (`ttr.plan`). Recipes without an engine with gradients are
+    trained by PyTorch's operators (`ttr.torch.portable`).
 
     Errors: ValueError that names the argument.
     """
@@ -318,7 +318,9 @@ class TestTimeRegression(nn.Module):
         plain = rows["v"]
         for name, factor in (("v", "value_scale"), ("k", "key_scale")):
             if factor in made:
-                scale = made.pop(factor).repeat_interleave(self.sizes.steps, 1)
+                scale = made.pop(factor)
+                if scale.shape[1] != rows[name].shape[1]:  # one for all pairs of a token
+                    scale = scale.repeat_interleave(self.sizes.steps, 1)
                 rows[name] = (_with_heads(rows[name], self.sizes.heads) * scale).to(plain.dtype)
         return {**rows, **made}, plain, after
 

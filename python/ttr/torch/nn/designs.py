@@ -116,6 +116,11 @@ _TTT = Design(
 )
 
 
+#: An adapted step moves every entry by its size, whatever the size of the gradient.
+_SMALL_STEP = partial(gates.Sigmoid, scale=0.1)
+_ADAPTED = "Test-time regression 2025, Vignette 3; around it as DeltaNet, with small steps"
+
+
 def _ttt_step(need: gates.Need, *, base: float = 1.0) -> gates.Sigmoid:
     """base sigmoid(w . x + b) / Dk."""
     return gates.Sigmoid(need, scale=base / need.key_dim)
@@ -237,6 +242,12 @@ PUBLISHED: Mapping[str, Design] = {
         },
         output_gate="silu", gate_bias=True, source="arXiv 2502.10297; negative eigenvalues",
     ),
+    "erase_then_delta": replace(
+        _DELTA,
+        gates={"log_decay": _low_rank_decay, "value_scale": gates.LastPair},
+        output_gate="sigmoid",
+        source="arXiv 2606.26560: the first pair of a token has the value 0; gates as KDA's",
+    ),
     "rwkv7": Design(
         gates={
             "log_decay": partial(gates.BoundedDecay, rank=64, tanh=True),
@@ -247,6 +258,19 @@ PUBLISHED: Mapping[str, Design] = {
         source="arXiv 2503.14456; a convolution of two taps for its token shift, no bonus",
     ),
     "preconditioned_deltanet": replace(_DELTA, source="arXiv 2604.21100; gates as DeltaNet's"),
+    "preconditioned_gated_deltanet": replace(
+        _DELTA, gates={"log_decay": _SLOW_DECAY}, learn=("importance",), output_gate="silu",
+        gate_bias=True, source="arXiv 2604.21100; gates as Gated DeltaNet's",
+    ),
+    "preconditioned_kda": replace(
+        _DELTA, gates={"log_decay": _low_rank_decay}, learn=("importance",), output_gate="sigmoid",
+        source="arXiv 2604.21100; gates as KDA's",
+    ),
+    "low_rank_rls": replace(
+        _DELTA, source="Test-time regression 2025, Vignette 3; around it as DeltaNet"
+    ),
+    "adagrad_lms": replace(_DELTA, gates={"step": _SMALL_STEP}, source=_ADAPTED),
+    "adam_lms": replace(_DELTA, gates={"step": _SMALL_STEP}, source=_ADAPTED),
     "mesa": Design(
         gates={
             "log_decay": gates.LogSigmoid,

@@ -143,6 +143,8 @@ def _final(call: Call, rows: Rows, state: Tensor) -> dict[str, Tensor]:
         final["state.m"] = rows.maximum[..., 0, -1, 0]
     if rows.curvature is not None:
         final["state.d"] = rows.curvature.squeeze(2)
+    if rows.directions is not None:
+        final["state.u"] = rows.directions
     if call.choices.features == "cosformer":
         final["state.position"] = positions_so_far(call) + call.sizes["T"]
     return {name: call.stored(name, tensor) for name, tensor in final.items()}

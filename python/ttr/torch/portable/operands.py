@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from . import low_rank
 from .features import FeatureMap
 from .inputs import Call
 from .layout import by_memory, queries_by_memory
@@ -38,6 +39,7 @@ class Rows:
     momentum: Tensor | None = None
     maximum: Tensor | None = None
     curvature: Tensor | None = None
+    directions: Tensor | None = None
 
 
 def root_complement(log_decay: Tensor) -> Tensor:
@@ -197,7 +199,11 @@ def sgd_rows(call: Call, keys: Keys) -> Rows:
     beta = _step_size(call, square)
     rows = Rows(keys.q, beta * k, by_memory(call.need("v"), heads), erase=k)
     rows.log_decay = log_decay_rows(call)
-    if choices.preconditioner != "none":
+    if choices.preconditioner == "low_rank":
+        start = call.initial("state.u")
+        divided, rows.directions = low_rank.divide(call, k, scalars(call, "importance"), start)
+        rows.key = beta * divided
+    elif choices.preconditioner != "none":
         rows.curvature, metric = _curvature(call, k)
         rows.key = rows.key * metric
     if choices.erase == "erase_key":

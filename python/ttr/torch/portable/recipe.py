@@ -42,7 +42,7 @@ NUMBERS = {
     "phase", "nu", "max_length", "steps", "eta", "eps", "momentum", "block", "curvature_decay",
     "curvature_centre", "ridge", "tolerance", "bonus", "normalise_qk", "scale", "correction",
     "causal", "depth", "expansion", "gated", "norm", "residual", "bias", "mini_batch",
-    "window", "bandwidth", "degree", "budget",
+    "window", "bandwidth", "degree", "budget", "rank",
 }  # fmt: skip
 #: Options of directions that this road does not draw: it asks for features_w.
 _DRAWN = {"feature_dim", "seed"}

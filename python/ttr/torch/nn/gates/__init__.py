@@ -11,7 +11,7 @@ Any callable that takes a `Need` and gives such a module may take the place of o
     Design(gates={"step": functools.partial(gates.Sigmoid, scale=2.0)})
 """
 
-from ._constants import Constant, Directions, Positive, Rates
+from ._constants import Constant, Directions, LastPair, Positive, Rates
 from ._decays import (
     BoundedDecay,
     Decay,
@@ -36,6 +36,7 @@ __all__ = [
     "Gate",
     "InContextRate",
     "KeySigmoid",
+    "LastPair",
     "Linear",
     "LogSigmoid",
     "Need",

@@ -34,6 +34,21 @@ class Directions(Constant):
         super().__init__(need, deviation=need.key_dim**-0.5)
 
 
+class LastPair(Gate):
+    """A factor of v: 0 for all pairs of a token but the last, so that the others erase."""
+
+    formula = "0, .., 0, 1 for the pairs of a token"
+
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        self.pairs = int(need.option("steps"))
+
+    def forward(self, x: Tensor, k: Tensor | None) -> Any:
+        last = x.new_zeros(self.pairs)
+        last[-1] = 1
+        return last.repeat(x.shape[1])[None, :, None, None].expand(len(x), -1, -1, -1)
+
+
 class Positive(Gate):
     """low + softplus(raw): a ridge, a bandwidth. It begins at `start`, or at the recipe's number; at
     `least`, if that is more."""

@@ -1,0 +1,83 @@
+"""`python -m ttr.experiments curvature`: memories between the delta rule and least squares.
+
+A step a pair, divided by what the memory knows of the curvature: nothing (the delta rule), a diagonal, the
+`rank` longest directions of the keys so far (`low_rank_rls`, O(rank Dk) numbers beside M: a quasi-Newton
+memory), all of it (least squares). All ask for one write gate, and have as many parameters.
+
+Beside them two ways to forget: weight decay that the step size multiplies (coupled, which is Gated
+DeltaNet in other letters) and that it does not (decoupled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ._chart import Axis, Panel, Series
+from ._figures import Claim, mean
+from .studies import command
+from .studies.results import Results
+from .studies.study import Study
+from .tasks.linear import CHANGING
+from .tasks.recall import RECALL
+from .tasks.text import Text
+
+RANKS = (1, 4, 8, 16)
+_LOW, _NONE, _ALL = "low rank", "delta rule", "least squares"
+_COUPLED, _DECOUPLED = "coupled decay", "decoupled decay"
+METHODS = {
+    _NONE: "deltanet",
+    "diagonal": "uniform | linear | sgd(preconditioner: diagonal)",
+    **{f"{_LOW} {n}": f"low_rank_rls{{rank: {n}, step: input}}" for n in RANKS},
+    f"{_LOW} 4 fading": "low_rank_rls{rank: 4, step: input, curvature_decay: 0.95}",
+    _ALL: "importance(input) | linear | exact(ridge: 1)",
+    _COUPLED: "leaky_lms",
+    _DECOUPLED: "decoupled_lms",
+}
+
+
+def claims(results: Results) -> list[Claim]:
+    found: list[Claim] = []
+    for task in results.tasks:
+        for n in RANKS:
+            words = f"a curvature of rank {n} is better than none"
+            found += results.better(task, f"{_LOW} {n}", _NONE, words)
+        found += results.better(task, _ALL, f"{_LOW} 4", "all of the curvature is better than 4")
+        found += results.better(task, _DECOUPLED, _COUPLED, "decoupling the decay helps")
+    return found
+
+
+def panels(results: Results) -> list[Panel]:
+    """A panel a task: the score over all by the rank; level lines for what has none."""
+    made = []
+    for name, task in results.tasks.items():
+        lines: dict[str, Series] = {}
+        for cell in results.of(name):
+            middle, error = mean(list(cell.at().values()))
+            family, _, rank = cell.method.rpartition(" ")
+            if family == _LOW and rank.isdigit():
+                line = lines.setdefault(_LOW, Series(_LOW, [], [], []))
+                line.x, line.y = [*line.x, float(rank)], [*line.y, middle]
+                line.error = [*line.error, error]
+            else:
+                ends = [float(RANKS[0]), float(RANKS[-1])]
+                lines[cell.method] = Series(cell.method, ends, [middle] * 2, [error] * 2)
+        if lines:
+            made.append(Panel(f"{name}: {task.measure}", list(lines.values()), Axis(log=task.is_error)))
+    return made
+
+
+STUDY = Study(
+    name="curvature",
+    title="Between the delta rule and least squares",
+    summary="A step a pair divided by a curvature of rank 0 to Dk, and two ways to forget, trained.",
+    methods=METHODS,
+    chosen=list(METHODS),
+    tasks=(RECALL, CHANGING, Text()),
+    claims=claims,
+    panels=panels,
+    x_label="rank of the curvature",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command.main(STUDY, arguments)
