@@ -37,13 +37,13 @@ def test_every_published_layer_has_a_row() -> None:
     assert set(PUBLISHED) <= set(learn.METHODS) and set(learn.CHOSEN) <= set(learn.METHODS)
 
 
-def test_recall_is_learned_at_once() -> None:
-    """One layer of those that did not, in seconds: 4 pairs of 16 tokens."""
-    sizes = {**FEW, "width": 32, "steps": 150, "batch": 32, "tests": 64, "pairs": 4}
-    for method in ("gated_deltanet", "softmax"):
-        all_sizes = {**by_name.RECALL.quick, **sizes}
-        row = run(by_name.RECALL, Settings("recall", method, method, 2e-2, 0, all_sizes))
-        assert row["scores"]["all"] > 0.9, (method, row["scores"])
+@pytest.mark.parametrize("method", ["gated_deltanet", "softmax", "rls", "hgrn2", "ttt_linear"])
+def test_recall_is_learned_at_once(method: str) -> None:
+    """Of 4 pairs of 16 tokens, in seconds. With a ridge of 0.001 rls comes to 0.65, hgrn2 and ttt_linear without
+    their convolutions to 0.6 and 0.3."""
+    sizes = {**by_name.SHORT_RECALL.quick, "steps": 150}
+    row = run(by_name.SHORT_RECALL, Settings("short recall", method, method, 2e-2, 0, sizes))
+    assert row["scores"]["all"] > 0.9, row["scores"]
 
 
 def test_what_is_copied_stands_before() -> None:
