@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch_cases as cases
 import torch_oracle as oracle
+import ttr
 from portable_cases import ALL, SHAPES
 from torch_cases import Sizes
 from ttr.torch.portable import least_squares, regress
@@ -181,3 +182,7 @@ def test_memories_are_taken_together_or_in_parts(
     for got, want in zip(results(), together):
         close(got, want, "a part", tolerance=1e-9)
     assert taken[0] == {"plain": (2, 2), "grouped values": (2, 1), "many queries": (2, 1), "packed": (1, 2)}[shape]
+
+
+def test_every_recipe_of_the_zoo_is_among_these() -> None:
+    assert set(ttr.zoo()) <= set(ALL)

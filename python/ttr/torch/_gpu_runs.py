@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -102,18 +101,6 @@ def timed(name: str, width: int, tokens: int = TOKENS, heads: int = HEADS, devic
     both = _median(train, device)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
     return {"forward": forward, "both": both, "peak": peak}
-
-
-def timed_forward(name: str, width: int, tokens: int = 2048, heads: int = 8, device: str = "cuda") -> Result:
-    """Milliseconds of what has no kernel with gradients."""
-    import torch
-
-    run, _ = call(name, {n: x.detach() for n, x in tensors(width, tokens, heads, device).items()})
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    found = _median(run, device)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
-    return {"forward": found, "both": math.nan, "peak": peak}
 
 
 def timed_token(name: str, width: int, heads: int = HEADS, device: str = "cuda") -> Result:

@@ -7,8 +7,8 @@
 
 Values: every recipe in float32 and bfloat16 against itself in float64, outputs and gradients. Times: one
 sequence of 8192 tokens, 32 heads, bfloat16, forward and with the backward pass, medians, and the peak of
-memory, beside the kernels of `fla` where it is installed; local linear regression forward (2048 tokens,
-8 heads); one token of 8 sequences, by itself and in a CUDA graph. Limits: a copy's bandwidth and a product's rate.
+memory, beside the kernels of `fla` where it is installed; local linear regression of 2048 tokens and 8
+heads; one token of 8 sequences, by itself and in a CUDA graph. Limits: a copy's bandwidth and a product's rate.
 Every run is a process of its own: one that fails leaves the others alone. They are compiled side by side
 first, then timed one after another. What the time does not allow is said.
 """
@@ -19,7 +19,6 @@ import argparse
 import concurrent.futures
 import datetime
 import json
-import math
 import os
 import pathlib
 import re
@@ -30,12 +29,14 @@ import time
 from ttr import _markdown
 from ttr._files import refuse_unwritable, write_whole
 
-from ._gpu_runs import TOKENS, Result, limits, timed, timed_forward, timed_token, values
+from ._gpu_runs import TOKENS, Result, limits, timed, timed_token, values
 
 WIDTHS = (64, 128)
 #: Ours, by the recipe, then peers.
 OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet", "gla", "kda", "rwkv7", "decoupled_lms")
 PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net", "fla gla", "fla kda")
+#: Of which a token takes time in proportion to those before it.
+QUADRATIC = ("local_linear",)
 #: Of which a single token is timed, too.
 DECODED = ("rls", "mesa", "gated_deltanet", "kda")
 #: (ours, the peer, times of it that are enough: forward and with backward, at each width)
@@ -57,7 +58,7 @@ def jobs(only: str) -> list[str]:
     names += [f"values,{part}" for part in range(8)]
     rest = [*OURS[1:], *PEERS[1:]]
     names += [f"{kind},{width}" for kind in rest for width in WIDTHS]
-    names += [f"forward local_linear,{width}" for width in WIDTHS]
+    names += [f"{kind},{width}" for kind in QUADRATIC for width in WIDTHS]
     names += [f"token {kind},{width}" for kind in DECODED for width in WIDTHS]
     return [name for name in names if re.search(only, name)]
 
@@ -74,8 +75,8 @@ def work(job: str, warm: bool) -> Result:
         return values(names) if warm or names else {}
     if kind.startswith("token "):
         return timed_token(kind.removeprefix("token "), int(which))
-    if kind.startswith("forward "):
-        return timed_forward(kind.removeprefix("forward "), int(which))
+    if kind in QUADRATIC:
+        return timed(kind, int(which), 256 if warm else 2048, 8)
     return timed(kind, int(which), 256 if warm else TOKENS)
 
 
@@ -134,8 +135,7 @@ def _times(results: dict[str, Result]) -> str:
     rows = []
     for name, found in results.items():
         if "forward" in found:
-            both = "" if math.isnan(found["both"]) else f"{found['both']:.3f}"
-            rows.append([name, f"{found['forward']:.3f}", both, f"{found['peak']:.0f}"])
+            rows.append([name, f"{found['forward']:.3f}", f"{found['both']:.3f}", f"{found['peak']:.0f}"])
         elif "failed" in found:
             rows.append([name, found["failed"]])
     return _markdown.table(["layer, channels", "forward, ms", "with backward, ms", "peak, MiB"], rows)

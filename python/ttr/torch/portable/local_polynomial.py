@@ -7,7 +7,7 @@ Without the constant, with d_i = f_i - f_bar and means under p, one system serve
 
     (sum_i p_i d_i d_i^T + ridge 1) u = f_bar,    y = sum_i e_i v_i,    e_i = p_i (1 - d_i . u)
 
-All arithmetic is float64, but in the kernel that has p = 1 of bfloat16 and float16 without gradients
+All arithmetic is float64, but in the kernels that have p = 1 of bfloat16 and float16
 (ttr/torch/triton/local.py). Blocks of queries are taken with all pairs that they see, F monomials
 each; the backward pass forms them anew. Cost a query and pair: F^2 + 3 F + Dv multiply-adds forward.
 """

@@ -52,16 +52,28 @@ def apart(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 def apart_from_pairs(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """The same of a form whose state is the list of its pairs, which stay as they are."""
     rows = _Rows(call)
-    held = {name: x for name, x in call.state.items() if name in ("state.k", "state.v", "state.log_weight")}
-    if rows.all_finite() and all(bool(x.isfinite().all()) for n, x in held.items() if n != "state.log_weight"):
+    held = {name: _bad(name, x) for name, x in call.state.items() if x.is_floating_point()}
+    if rows.all_finite() and not any(bool(bad.any()) for bad in held.values()):
         return form(call)
-    there = {name: x.masked_fill(x.isnan() | (x.abs() == torch.inf) & (x.dim() == 4), 0) for name, x in held.items()}
-    clean = dataclasses.replace(call, tensors=rows.clean(), state={**call.state, **there})
-    y, _ = form(clean)
-    pairs = pairs_of(dataclasses.replace(call, work=torch.float64))
+    there = {name: call.state[name].masked_fill(bad, 0) for name, bad in held.items()}
+    y, _ = form(dataclasses.replace(call, tensors=rows.clean(), state={**call.state, **there}))
+    work = call.work if call.choices.family == "kernel_smoother" else torch.float64
+    pairs = pairs_of(dataclasses.replace(call, work=work))
     whole, columns = rows.lost()
     lost = (whole | columns.any(-1, keepdim=True)).squeeze(2).squeeze(-1)
     return _of_tokens(call, y, rows, _seen_of(call, pairs, lost)[:, :, None, :, None]), final_state(call, pairs)
+
+
+def _bad(name: str, x: Tensor) -> Tensor:
+    """Where numbers are not as they should be; a logarithm may be -inf."""
+    bad = x.detach().isfinite().logical_not()
+    may_be_nothing = name in ("log_decay", "log_importance", "state.log_weight")
+    return bad & (x.detach() != -torch.inf) if may_be_nothing else bad
+
+
+def _by_memory(x: Tensor, heads: int) -> Tensor:
+    """[B, H, 1, R, D] of [B, R, h, D], or of [B, R, h] with D = 1."""
+    return by_memory(x if x.dim() == 4 else x.unsqueeze(-1), heads)
 
 
 def _of_tokens(call: Call, y: Tensor, rows: _Rows, seen: Tensor) -> Tensor:
@@ -73,15 +85,17 @@ def _of_tokens(call: Call, y: Tensor, rows: _Rows, seen: Tensor) -> Tensor:
 
 def _seen_of(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
     """[N, H, T]: which tokens see a pair that is lost [N, H, T], or one of the state's."""
-    choices, tokens = call.choices, call.sizes["T"]
-    own = pairs.held
-    of_state = pairs.k[:, :, :own].isfinite().all(-1) & pairs.v[:, :, :own].isfinite().all(-1)
+    choices, tokens, held = call.choices, call.sizes["T"], pairs.held
+    if not tokens:
+        return lost
+    sound = pairs.k[:, :, :held].isfinite().all(-1) & pairs.v[:, :, :held].isfinite().all(-1)
     if pairs.log_weight is not None:
-        of_state = of_state & ~pairs.log_weight[:, :, :own].isnan()
+        sound = sound & ~pairs.log_weight[:, :, :held].isnan()
     place, nothing = torch.arange(tokens, device=lost.device), -(1 << 62)
-    first = torch.where(of_state, nothing, pairs.place[..., :own]).amax(-1, keepdim=True) if own else nothing
-    latest = torch.where(lost, place, nothing)
-    latest = torch.maximum(latest, torch.as_tensor(first, device=lost.device)).cummax(-1)[0]
+    first = torch.full_like(place[:1], nothing).expand(*lost.shape[:2], 1)
+    if held:
+        first = torch.where(sound, nothing, pairs.place[..., :held]).amax(-1, keepdim=True)
+    latest = torch.maximum(torch.where(lost, place, nothing), first).cummax(-1)[0]
     kept = torch.full_like(place, nothing + 1)
     if choices.window:
         kept = torch.maximum(kept, place - (choices.window - 1))
@@ -93,8 +107,7 @@ def _seen_of(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
         return seen[..., -1:].expand_as(seen)
     if choices.read == "after":
         return seen
-    before = torch.as_tensor(first, device=lost.device) > nothing
-    return torch.cat([before.expand(*seen.shape[:2], 1), seen[..., :-1]], -1)
+    return torch.cat([first > nothing, seen[..., :-1]], -1)
 
 
 class _Rows:
@@ -107,10 +120,7 @@ class _Rows:
         for spec in call.choices.inputs:
             x = call.tensors.get(spec.name)
             if x is not None and spec.name != "cu_seqlens" and spec.shapes[0][1:2] in (("T",), ("T n",)):
-                bad = x.detach().isfinite().logical_not()
-                if spec.name in ("log_decay", "log_importance"):
-                    bad = bad & (x.detach() != -torch.inf)
-                self._bad[spec.name] = bad
+                self._bad[spec.name] = _bad(spec.name, x)
 
     def all_finite(self) -> bool:
         """Looked at where a look costs nothing but the look."""
@@ -123,9 +133,8 @@ class _Rows:
         return {**self._call.tensors, **made}
 
     def _by_memory(self, name: str) -> Tensor:
-        """[B, H, 1, T, D] of an input [B, T n, h, D] or [B, T n, h]."""
-        bad, heads = self._bad[name], self._call.sizes["H"]
-        rows = by_memory(bad if bad.dim() == 4 else bad.unsqueeze(-1), heads)
+        """[B, H, 1, T, D] of an input of T n rows."""
+        rows = _by_memory(self._bad[name], self._call.sizes["H"])
         return rows.unflatten(-2, (self._call.sizes["T"], -1)).any(-2) if rows.shape[-2] else rows
 
     def lost(self) -> tuple[Tensor, Tensor]:
@@ -139,8 +148,7 @@ class _Rows:
         of_some = [self._by_memory(n) for n in columns]
         if vector and choices.importance in ("complement", "root_complement"):
             # A gate of exactly 0 takes nothing, not even NaN.
-            g = self._call.need("log_decay").detach()
-            taken = by_memory(g if g.dim() == 4 else g.unsqueeze(-1), self._call.sizes["H"]) != 0
+            taken = _by_memory(self._call.need("log_decay").detach(), self._call.sizes["H"]) != 0
             of_some = [x & taken for x in of_some]
         some = torch.stack(torch.broadcast_tensors(*of_some)).any(0)
         if self._call.choices.family == "network":
@@ -169,8 +177,7 @@ class _Rows:
         met = (place * lost).cummax(-2)[0]
         if "log_decay" not in self._bad:
             return met > 0
-        g = self._call.need("log_decay").detach()
-        gone = by_memory(g if g.dim() == 4 else g.unsqueeze(-1), self._call.sizes["H"]).exp() == 0
+        gone = _by_memory(self._call.need("log_decay").detach(), self._call.sizes["H"]).exp() == 0
         if self._call.choices.family != "gated_vector":
             gone = gone.all(-1, keepdim=True)
         return (met > 0) & (met >= (place * gone).cummax(-2)[0])

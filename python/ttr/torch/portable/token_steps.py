@@ -9,6 +9,7 @@ both factors. Cost a row and memory: 4 Dk Dv multiply-adds, and a dozen operator
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,9 +39,8 @@ def run(rows: Rows, state: Tensor, read: str) -> tuple[Tensor, Tensor]:
 
 def _cut(rows: Rows, begin: int, end: int) -> Rows:
     by_row = ("q", "key", "v", "erase", "along", "log_decay", "shrink", "momentum")
-    given = {name: getattr(rows, name) for name in by_row}
-    cut = {name: x if x is None else x[..., begin:end, :] for name, x in given.items()}
-    return dataclasses.replace(rows, **cut)
+    given: dict[str, Any] = {name: getattr(rows, name) for name in by_row}
+    return dataclasses.replace(rows, **{n: x if x is None else x[..., begin:end, :] for n, x in given.items()})
 
 
 def _pass(rows: Rows, state: Tensor, read: str) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ def _pass(rows: Rows, state: Tensor, read: str) -> tuple[Tensor, Tensor]:
         found = row.erase @ (before if rows.undecayed else faded)
         along = row.key if row.along is None else row.along
         change = row.key.mT @ row.v - along.mT @ found
-        if step is not None:
+        if step is not None and row.momentum is not None:
             change = step = row.momentum * step + change
         memory = (faded if row.shrink is None else row.shrink * faded) + change
         outputs.append(row.q @ (before if read == "before" else memory))

@@ -67,20 +67,20 @@ class _Linear(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         with torch.no_grad():
-            made = _backward(ctx.shapes, ctx.constant, *ctx.saved_tensors, dy.contiguous())
+            made = _backward(ctx, dy.contiguous())
         return (None, None, *once(made, (*ctx.saved_tensors, dy)))
 
 
-def _backward(
-    shapes: dict[str, Any], constant: float, q: Tensor, k: Tensor, v: Tensor, ridge: Tensor | None, dy: Tensor
-) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    q, k, v, ridge = ctx.saved_tensors
+    shapes = ctx.shapes
     batch, tokens, heads = v.shape[0], v.shape[1], shapes["H"]
     rows, queries = batch * tokens, heads * shapes["GROUPS"]
     dq, us, ws = (dy.new_empty(batch, tokens, queries, q.shape[-1], dtype=torch.float32) for _ in range(3))
     numbers = dy.new_empty(5, rows, queries, dtype=torch.float32)
     launches.launch(
         local_back.of_queries, (rows, queries), q, k, v, dy, ridge, dq, us, ws, numbers, tokens, rows,
-        least_pivot(shapes["K"], torch.float32), RIDGE=constant, **shapes,
+        least_pivot(shapes["K"], torch.float32), RIDGE=ctx.constant, **shapes,
     )  # fmt: skip
     dk, dv = (dy.new_empty(batch, tokens, heads, x.shape[-1], dtype=torch.float32) for x in (k, v))
     launches.launch(
