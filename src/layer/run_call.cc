@@ -63,6 +63,7 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
   CheckSequences(op, dims, inputs);
   CheckRanges(op, requirements, inputs);
   CheckState(op, requirements, dims, state);
+  CheckPairBias(op, requirements, dims, inputs, needs, state);
   return dims;
 }
 
