@@ -14,8 +14,8 @@
 
 namespace ttr::experiments {
 
-/// What the paper leaves unstated, with what is chosen here. docs/experiments.md shows what each
-/// choice does.
+/// What the paper leaves unstated, and the scale and ridges of its layers beside those that its
+/// equations state. docs/experiments.md shows what each choice does.
 struct OnlineRegressionOptions {
   SwitchingProcess process{};     ///< its `start` is `stationary_start`
   bool stationary_start = false;  ///< k_0 from the spread of the first phase, not from rest
@@ -41,6 +41,8 @@ struct RegressionLayer {
   /// Scales of queries that replace the recipe's, where there are any: every token is forecast with
   /// the one whose losses up to then have the least sum (leave-one-out), the first of equals.
   std::vector<double> scales{};
+  bool literal =
+      false;  ///< is it the paper's equation as that stands? Then the picture shows it so
 };
 
 /// What the layer runs, in words.

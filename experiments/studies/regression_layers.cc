@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "experiments/report/table.h"
 #include "experiments/studies/online_regression.h"
@@ -62,6 +63,7 @@ constexpr Line kOthers[] = {
     {"the same, triweight", "nadaraya_watson{kernel: triweight, bandwidth: 1, normalise_qk: true}"},
     {"inverse distance", "softmax{kernel: inverse_distance, normalise_qk: true}"},
     {"kernel ridge regression", "kernel_ridge{scale: {scale}, normalise_qk: true, ridge: {ridge}}"},
+    {"RLS of 64 pairs", "window_rls{ridge: {ridge}}"},
     {"kernel RLS, 64 keys",
      "kernel_rls{scale: {scale}, normalise_qk: true, ridge: {ridge}, budget: 64}"},
     {"sliding-window softmax", "window_softmax{scale: {scale}, normalise_qk: true, window: 16}"},
@@ -129,7 +131,21 @@ std::vector<RegressionLayer> RegressionLayers(const OnlineRegressionOptions& o) 
        fmt::format("weighted_rls{{ridge: {}, ridge_kind: constant}}", ExactReal(o.large_ridge)),
        gates, 2},
   };
+  // Eq. 10, 51 and 53 as they stand: no ridge, unit keys, 1 / sqrt(Dk). Linear attention is so
+  // above.
+  layers[1].literal = true;
+  for (const auto& [label, recipe] :
+       {std::pair{"RLS, no ridge", "rls{ridge: 0}"},
+        std::pair{"softmax, p = 0, 1/sqrt(d)", "softmax{normalise_qk: true}"},
+        std::pair{"local linear, p = 1, 1/sqrt(d), no ridge",
+                  "local_linear{normalise_qk: true, ridge: 0}"}}) {
+    layers.push_back({.label = label, .recipe = recipe, .gates = gates, .literal = true});
+  }
   if (o.others) {
+    for (const char* norm : {"rms", "none"}) {
+      layers.push_back({fmt::format("linear attention, output norm {}", norm),
+                        fmt::format("linear_attention{{output_norm: {}}}", norm), gates});
+    }
     const std::vector<double> scales = {16, 4, 64, 1};
     layers.push_back({"softmax, scale chosen", "softmax{normalise_qk: true}", gates, 2, scales});
     layers.push_back(

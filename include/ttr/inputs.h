@@ -38,11 +38,11 @@ struct Dims {
 
 /// The inputs by name; an absent one is a default view. Shapes and ranges: InputSpecs().
 /// Per-token inputs are float32, float64, bfloat16 or float16 (gates may be wider than q, k, v),
-/// with any strides but a contiguous last axis.
+/// with any strides but a contiguous last axis; a stride of 0 broadcasts.
 struct Inputs {
   TensorView q{}, k{}, v{}, v_im{};
   TensorView log_decay{}, phase{}, dt{}, a{};
-  TensorView step{}, importance{}, log_importance{};
+  TensorView step{}, importance{}, log_importance{}, pair_bias{};
   TensorView erase_key{}, erase_gate{}, bonus{}, momentum{}, weight_decay{}, ridge{};
   TensorView bandwidth{};
   TensorView features_w{}, features_b{}, ln_weight{}, ln_bias{}, row_bias{};

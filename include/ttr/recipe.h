@@ -44,12 +44,26 @@ enum class Importance : std::uint8_t {
   kRootComplement,  ///< sqrt(1 - |g|^2) per channel (LRU, RG-LRU)
 };
 
+/// What a query adds to the logarithms of the weights of pairs, so that they are any weights. t is
+/// the place of the query in its sequence, s that of the pair, E the extent.
+enum class PairBias : std::uint8_t {
+  kNone,
+  kInput,     ///< `pair_bias`: a number for every query and pair; -inf hides the pair
+  kDistance,  ///< -|t - s| / E
+  kPower,     ///< -exponent log(1 + |t - s| / E)
+  kBlock,     ///< 0 where t and s are of one block of E tokens, else -inf
+  kPrefix,    ///< 0 where s <= t or s < E, else -inf; not causal
+};
+
 struct Weights {
   Decay decay = Decay::kNone;
   double decay_factor = 1;  ///< of kConstant; in (0, 1]
   bool phase = false;       ///< decay is complex: g exp(i phase) (GateLoop, LRU)
   Importance importance = Importance::kNone;
   std::int64_t window = 0;  ///< only the latest `window` associations count; 0: all
+  PairBias pair_bias = PairBias::kNone;
+  double extent = 1;    ///< of the pair bias, in tokens; > 0
+  double exponent = 1;  ///< of kPower; > 0
   bool operator==(const Weights&) const = default;
 };
 

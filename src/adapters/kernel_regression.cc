@@ -37,9 +37,6 @@ class KernelRegression final : public Engine {
     if (recipe.weights.decay != Decay::kNone) {
       return "under a decay the system of every prefix is another, and no factor serves two";
     }
-    if (recipe.weights.window > 0) {
-      return "under a window the system of every prefix is another, and no factor serves two";
-    }
     if (!recipe.reading.scale_rsqrt && recipe.reading.scale < 0) {
       return "a scale below 0, of which no kernel is positive definite";
     }

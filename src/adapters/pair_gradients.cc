@@ -24,6 +24,7 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTen
   q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), call.dtype);
   k_ = WorkingCopy::OfHeads(d.k, dims.heads, call.dtype);
   v_ = WorkingCopy::OfHeads(d.v, dims.heads, call.dtype);
+  pair_bias_ = WorkingCopy::OfHeads(d.pair_bias, dims.output_heads(), call.dtype);
   const State& start = tensors.dinitial;
   log_weight_ = WorkingCopy::Zeros(start.Get("state.log_weight"), DType::kFloat64);
   const Shape constants{dims.states(), dims.heads};
@@ -32,6 +33,7 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTen
   views_ = {.q = q_.view(),
             .k = k_.view(),
             .v = v_.view(),
+            .pair_bias = pair_bias_.view(),
             .log_decay = d.log_decay,
             .importance = d.importance,
             .log_importance = d.log_importance,
@@ -40,13 +42,13 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTen
             .state_k = start.Get("state.k"),
             .state_v = start.Get("state.v"),
             .state_log_weight = log_weight_.view()};
-  for (const TensorView* view : {&views_.state_k, &views_.state_v}) {
+  for (const TensorView* view : {&views_.pair_bias, &views_.state_k, &views_.state_v}) {
     Fill(*view, 0);
   }
 }
 
 void PairGradientCopies::WriteBack() const {
-  for (const WorkingCopy* copy : {&q_, &k_, &v_, &log_weight_}) copy->WriteBack();
+  for (const WorkingCopy* copy : {&q_, &k_, &v_, &pair_bias_, &log_weight_}) copy->WriteBack();
   SumOverSequences(bandwidth_, bandwidth_home_);
   SumOverSequences(ridge_, ridge_home_);
 }

@@ -19,7 +19,7 @@ class PairGradientCopies {
   void WriteBack() const;
 
  private:
-  WorkingCopy q_, k_, v_, log_weight_;
+  WorkingCopy q_, k_, v_, pair_bias_, log_weight_;
   TensorView bandwidth_home_, ridge_home_;
   Tensor bandwidth_, ridge_;
   common::PairGradientTensors views_;

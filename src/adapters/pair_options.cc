@@ -24,17 +24,31 @@ common::Kernel KernelOf(Kernel kernel) {
   return common::Kernel::kExponential;
 }
 
+common::BiasKind BiasOf(PairBias bias) {
+  switch (bias) {
+    case PairBias::kNone: return common::BiasKind::kNone;
+    case PairBias::kInput: return common::BiasKind::kRows;
+    case PairBias::kDistance: return common::BiasKind::kDistance;
+    case PairBias::kPower: return common::BiasKind::kPower;
+    case PairBias::kBlock: return common::BiasKind::kBlock;
+    case PairBias::kPrefix: return common::BiasKind::kPrefix;
+  }
+  return common::BiasKind::kNone;
+}
+
 }  // namespace
 
 common::QueryOptions QueryOptionsOf(const Recipe& recipe, const Dims& dims) {
   const Reading& reading = recipe.reading;
-  return {.kernel = KernelOf(recipe.similarity.kernel),
-          .bandwidth = recipe.similarity.bandwidth,
-          .scale = reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim))
-                                       : reading.scale,
-          .causal = reading.causal,
-          .read_before = reading.read == Read::kBefore,
-          .normalise_qk = reading.normalise_qk};
+  return {
+      .kernel = KernelOf(recipe.similarity.kernel),
+      .bandwidth = recipe.similarity.bandwidth,
+      .scale =
+          reading.scale_rsqrt ? 1 / std::sqrt(static_cast<double>(dims.key_dim)) : reading.scale,
+      .bias = {BiasOf(recipe.weights.pair_bias), recipe.weights.extent, recipe.weights.exponent},
+      .causal = reading.causal,
+      .read_before = reading.read == Read::kBefore,
+      .normalise_qk = reading.normalise_qk};
 }
 
 double QueriesOfMemory(const Dims& dims) {
@@ -58,7 +72,8 @@ common::QuerySizes QuerySizesOf(const Recipe& recipe, const Dims& dims, DType dt
       .sequences = dims.states(),
       .tokens = dims.tokens,
       .dtype = dtype,
-      .weighted = weights.decay != Decay::kNone || weights.importance != Importance::kNone,
+      .weighted = weights.decay != Decay::kNone || weights.importance != Importance::kNone ||
+                  weights.pair_bias != PairBias::kNone,
   };
 }
 
@@ -67,7 +82,11 @@ common::QueriedTensors QueriedTensorsOf(const EngineCall& call, const State& sta
   const Inputs& inputs = call.inputs;
   common::QueriedTensors tensors;
   tensors.arithmetic = call.dtype;
-  if (call.needs != Needs::kWrite) tensors.q = inputs.q;
+  if (call.needs != Needs::kWrite) {
+    tensors.q = inputs.q;
+    tensors.pair_bias = inputs.pair_bias;
+    tensors.biased = call.recipe().weights.pair_bias != PairBias::kNone;
+  }
   if (call.needs != Needs::kRead) {
     tensors.k = inputs.k;
     tensors.v = inputs.v;

@@ -7,8 +7,9 @@ std::vector<const Engine*>& List() {
   static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
                                             &LeastSquaresEngine(),     &RotatedLeastSquaresEngine(),
                                             &KernelSmootherEngine(),   &KernelDictionaryEngine(),
-                                            &KernelRegressionEngine(), &LocalPolynomialEngine(),
-                                            &NetworkEngine(),          &DefinitionEngine()};
+                                            &WindowRegressionEngine(), &KernelRegressionEngine(),
+                                            &LocalPolynomialEngine(),  &NetworkEngine(),
+                                            &DefinitionEngine()};
   return engines;
 }
 

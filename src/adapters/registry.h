@@ -15,6 +15,7 @@ const Engine& LeastSquaresEngine();
 const Engine& RotatedLeastSquaresEngine();
 const Engine& KernelSmootherEngine();
 const Engine& KernelDictionaryEngine();
+const Engine& WindowRegressionEngine();
 const Engine& KernelRegressionEngine();
 const Engine& LocalPolynomialEngine();
 const Engine& NetworkEngine();

@@ -165,6 +165,30 @@ double GatherMomentum(const Constants& constants, const Inputs& inputs, std::int
   return ScalarOr(0, inputs.momentum, b, t, constants.head);
 }
 
+Vector GatherPairBias(const Inputs& inputs, std::int64_t b, std::int64_t t, std::int64_t j) {
+  return Row(inputs.pair_bias, {b, t, j});
+}
+
+Vector PairBiasAt(const Weights& weights, std::int64_t place, std::int64_t count) {
+  const auto t = static_cast<double>(place);
+  const double extent = weights.extent;
+  Vector bias(count);
+  for (Eigen::Index i = 0; i < bias.size(); ++i) {
+    const auto s = static_cast<double>(i);
+    const double distance = std::abs(t - s) / extent;
+    const bool together = std::floor(t / extent) == std::floor(s / extent);
+    switch (weights.pair_bias) {
+      case PairBias::kNone:
+      case PairBias::kInput: bias(i) = 0; break;
+      case PairBias::kDistance: bias(i) = -distance; break;
+      case PairBias::kPower: bias(i) = -weights.exponent * std::log1p(distance); break;
+      case PairBias::kBlock: bias(i) = together ? 0 : -kInfinity; break;
+      case PairBias::kPrefix: bias(i) = s <= t || s < extent ? 0 : -kInfinity; break;
+    }
+  }
+  return bias;
+}
+
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,
                    std::int64_t j) {
   if (!inputs.q.defined()) return Vector();

@@ -20,6 +20,11 @@ Vector GatherSteps(const Constants& constants, const Inputs& inputs, std::int64_
 double GatherMomentum(const Constants& constants, const Inputs& inputs, std::int64_t b,
                       std::int64_t t);
 
+/// What query head j at row t of batch b adds to the logarithms of weights: the input.
+Vector GatherPairBias(const Inputs& inputs, std::int64_t b, std::int64_t t, std::int64_t j);
+/// What the query at this place adds to those of pairs 0 .. count: the recipe's function.
+Vector PairBiasAt(const Weights& weights, std::int64_t place, std::int64_t count);
+
 /// Query head j at row t of batch b, before phi: normalised, not yet scaled.
 Vector GatherQuery(const Constants& constants, const Inputs& inputs, std::int64_t b, std::int64_t t,
                    std::int64_t j);

@@ -57,6 +57,7 @@ class KernelSmoother : public Memory {
         pairs_(constants) {}
 
   void Write(const Token& token) override { pairs_.Write(token); }
+  void SetPairBias(const Vector& bias) override { pairs_.SetBias(bias); }
 
   Answer Read(const Vector& q) const override { return normalised_ ? Mean(q) : Sum(q); }
 

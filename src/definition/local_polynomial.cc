@@ -53,6 +53,7 @@ class LocalPolynomial : public Memory {
         pairs_(constants) {}
 
   void Write(const Token& token) override { pairs_.Write(token); }
+  void SetPairBias(const Vector& bias) override { pairs_.SetBias(bias); }
 
   Answer Read(const Vector& q) const override {
     const Closeness closeness = Weigh(pairs_, similarity_, scale_, q);

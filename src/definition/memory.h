@@ -105,6 +105,9 @@ class Memory {
   /// gradient descent, and their momentum.
   virtual void SetSteps(const Vector& /*sizes*/, double /*momentum*/) {}
 
+  /// What the next read adds to log w_i, i = 1 .. S; empty: nothing.
+  virtual void SetPairBias(const Vector& /*bias*/) {}
+
   /// Retrieves y = m(q).
   virtual Answer Read(const Vector& q) const = 0;
 

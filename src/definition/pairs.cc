@@ -47,6 +47,11 @@ const Pairs::Entry& Pairs::at(Eigen::Index i) const {
   return pairs_[pairs_.size() - static_cast<std::size_t>(size() - i)];
 }
 
+double Pairs::log_weight(Eigen::Index i) const {
+  const double own = at(i).log_weight, bias = bias_.size() > 0 ? bias_(i) : 0;
+  return own == -kInfinity || bias == -kInfinity ? -kInfinity : own + bias;
+}
+
 Arrays Pairs::Save() const {
   const auto held = static_cast<Eigen::Index>(pairs_.size());
   Matrix k(held, key_dim_);

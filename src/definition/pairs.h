@@ -15,6 +15,8 @@ namespace ttr::definition {
 /// If the recipe has a window, only the latest `window` pairs count; PairRows says how many more
 /// are held before them. A weight of zero stays zero (log w = -inf), whatever k and v hold; a
 /// factor g that is zero in double makes it so.
+///
+/// A bias is added to log w_i for one query; -inf hides the pair, whatever its weight is.
 class Pairs {
  public:
   explicit Pairs(const Constants& constants);
@@ -25,7 +27,9 @@ class Pairs {
   Eigen::Index size() const;
   const Vector& k(Eigen::Index i) const { return at(i).k; }
   const Vector& v(Eigen::Index i) const { return at(i).v; }
-  double log_weight(Eigen::Index i) const { return at(i).log_weight; }
+  /// With the bias.
+  double log_weight(Eigen::Index i) const;
+  void SetBias(const Vector& bias) { bias_ = bias; }
 
   Arrays Save() const;
   /// Rows of the tensors beyond `state.length` are padding.
@@ -42,6 +46,7 @@ class Pairs {
   void Append(const Vector& k, const Vector& v, double log_weight);
 
   std::deque<Entry> pairs_;
+  Vector bias_;
   std::int64_t window_;
   std::int64_t capacity_ = 0;  // rows of the state that it was loaded from
   bool weighted_;

@@ -5,6 +5,7 @@
 
 #include "src/definition/gather.h"
 #include "src/definition/state_io.h"
+#include "src/recipe/family.h"
 
 namespace ttr::definition {
 namespace {
@@ -32,6 +33,11 @@ class Reader {
     if (const auto position = arrays.find(kPosition);
         counts_position_ && position != arrays.end()) {
       position_ = static_cast<std::int64_t>(position->second.scalar());
+    }
+    if (const auto keys = arrays.find("state.k"); keys != arrays.end() && KeepsPairs(recipe())) {
+      const auto length = arrays.find("state.length");
+      position_ = length == arrays.end() ? keys->second.shape.front()
+                                         : static_cast<std::int64_t>(length->second.scalar());
     }
     if (!arrays.empty()) memory_->Load(arrays);
   }
@@ -152,6 +158,12 @@ class Reader {
                                           ? output_head
                                           : constants_.head / (dims.heads / dims.query_heads);
       const Vector q = PreparedQuery(b, t, query_head, position, token);
+      const Weights& weights = recipe().weights;
+      if (weights.pair_bias == PairBias::kInput) {
+        memory_->SetPairBias(GatherPairBias(inputs_, b, t, query_head));
+      } else if (weights.pair_bias != PairBias::kNone) {
+        memory_->SetPairBias(PairBiasAt(weights, position, std::max(position_, position + 1)));
+      }
       definition::Answer answer = memory_->Read(q);
       const bool network = recipe().function.kind == FunctionClass::kNetwork;
       if (network && token != nullptr && !IsFinite(*token)) answer.status = Status::kSolved;

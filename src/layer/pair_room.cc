@@ -198,4 +198,19 @@ void CheckPairGradients(std::string_view op, const Requirements& requirements, c
   }
 }
 
+void CheckPairBias(std::string_view op, const Requirements& requirements, const Dims& dims,
+                   const Inputs& inputs, Needs needs, const State& state) {
+  const TensorView& bias = inputs.pair_bias;
+  if (!bias.defined() || needs == Needs::kWrite) return;
+  const std::int64_t pairs = Most(dims, inputs, PairsHeld(requirements, state),
+                                  [&](std::int64_t held, std::int64_t tokens) {
+                                    return needs == Needs::kRead ? held : held + tokens;
+                                  });
+  if (bias.size(3) >= pairs) return;
+  throw Error(op, "pair_bias",
+              "[B,T,Hq,S] with a column for each of S = " + std::to_string(pairs) +
+                  " pairs that the call sees",
+              "of S = " + std::to_string(bias.size(3)));
+}
+
 }  // namespace ttr

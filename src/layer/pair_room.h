@@ -23,4 +23,9 @@ State PairsFor(std::string_view op, const Requirements& requirements, const Dims
 void CheckPairGradients(std::string_view op, const Requirements& requirements, const Dims& dims,
                         const Inputs& inputs, const State& initial, const State& dstate);
 
+/// A pair bias has a column for every pair that the call sees: those of the state, then its own.
+/// More are not read, so that rows of one large bias serve the calls of a sequence.
+void CheckPairBias(std::string_view op, const Requirements& requirements, const Dims& dims,
+                   const Inputs& inputs, Needs needs, const State& state);
+
 }  // namespace ttr

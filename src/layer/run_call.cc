@@ -58,6 +58,7 @@ Dims CheckCall(std::string_view op, const Requirements& requirements, const Inpu
     }
   }
   CheckCallOf(op, requirements, dims, inputs, state);
+  CheckPairBias(op, requirements, dims, inputs, needs, state);
   return dims;
 }
 

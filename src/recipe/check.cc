@@ -138,8 +138,8 @@ class Checker {
       if (size % steps_ != 0) return false;
       return Bind(Axis::kTokens, size / steps_) && sizes_.Bind(axis, size);
     }
-    const bool may_be_empty =
-        axis == Axis::kBatch || axis == Axis::kTokens || axis == Axis::kSequencesPlus1;
+    const bool may_be_empty = axis == Axis::kBatch || axis == Axis::kTokens ||
+                              axis == Axis::kSequencesPlus1 || axis == Axis::kPairs;
     if (size < (may_be_empty ? 0 : 1)) return false;
     if (axis == Axis::kTokens) sizes_.Set(Axis::kRows, Product({size, steps_}));
     return sizes_.Bind(axis, size);

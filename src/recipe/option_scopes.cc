@@ -32,6 +32,20 @@ constexpr OptionScope kHomes[] = {
     {"phase", [](R r) { return r.weights.decay == Decay::kChannel; },
      "phase turns the channels of decay(channel)"},
     {"window", KeepsPairs, "a window forgets single pairs, and this memory keeps none"},
+    {"pair_bias",
+     [](R r) {
+       return FamilyOf(r) == Family::kKernelSmoother || FamilyOf(r) == Family::kLocalPolynomial;
+     },
+     "a pair bias weighs pairs anew for every query, as sums over kept pairs and polynomials "
+     "around "
+     "the query do"},
+    {"extent",
+     [](R r) {
+       return r.weights.pair_bias != PairBias::kNone && r.weights.pair_bias != PairBias::kInput;
+     },
+     "an extent belongs to a pair bias that is a function of places"},
+    {"exponent", [](R r) { return r.weights.pair_bias == PairBias::kPower; },
+     "an exponent belongs to pair_bias: power"},
     {"kernel",
      [](R r) {
        return r.function.kind == FunctionClass::kConstant ||

@@ -14,6 +14,7 @@ using Words = std::string_view[];
 // Each list in the order of its enumerators.
 constexpr Words kDecays = {"none", "constant", "retention", "scalar", "channel", "matrix"};
 constexpr Words kImportances = {"none", "input", "log", "complement", "root_complement"};
+constexpr Words kPairBiases = {"none", "input", "distance", "power", "block", "prefix"};
 constexpr Words kKernels = {"none",      "exponential",      "gaussian",
                             "laplace",   "epanechnikov",     "biweight",
                             "triweight", "inverse_distance", "linear"};
@@ -110,6 +111,13 @@ std::vector<Option> WeightOptions() {
        "the weight that an association carries from the start"},
       {"window", Integer<&Weights::window>(0, kManyTokens),
        "only so many latest associations count; 0: all"},
+      {"pair_bias", Word<&Weights::pair_bias>(kPairBiases),
+       "added to the logarithm of the weight that a pair has for a query: an input, or a function "
+       "of their places"},
+      {"extent", Number<&Weights::extent>(0, kInfinity, true),
+       "pair_bias: tokens of a block or a prefix; the distance in tokens at which weights fall"},
+      {"exponent", Number<&Weights::exponent>(0, kInfinity, true),
+       "pair_bias: power: weights are (1 + |t - s| / extent)^-exponent"},
   };
 }
 

@@ -4,7 +4,8 @@
 //             | weights "|" function "|" optimizer [ "|" "reading" pairs ]
 //   weights   = "uniform" | term { "x" term }
 //   term      = "decay" "(" value ["," "phase"] ")" | "importance" "(" value ")"
-//             | "window" "(" value ")" | "similarity" "(" kernel ["," "bandwidth" ":" value] ")"
+//             | "window" "(" value ")" | "pair_bias" "(" value {"," pair} ")"
+//             | "similarity" "(" kernel ["," "bandwidth" ":" value] ")"
 //   function  = word [pairs], where "kernel" takes the kernel's word first
 //   optimizer = word [pairs]
 //   pairs     = "(" [pair {"," pair}] ")"
@@ -166,8 +167,8 @@ class Parser {
   void ParseKernel(Recipe& recipe) { ParseValue(recipe, "kernel"); }
 
   void ParseWeights(Recipe& recipe) {
-    static constexpr std::string_view kTerms[] = {"uniform", "decay", "importance", "window",
-                                                  "similarity"};
+    static constexpr std::string_view kTerms[] = {"uniform", "decay",     "importance",
+                                                  "window",  "pair_bias", "similarity"};
     if (token_.text == "uniform") return Next();
     while (true) {
       if (std::find(std::begin(kTerms) + 1, std::end(kTerms), token_.text) == std::end(kTerms)) {
@@ -183,9 +184,9 @@ class Parser {
         Next();
         recipe.weights.phase = true;
       }
-      if (term == "similarity" && token_.text == ",") {
+      while ((term == "similarity" || term == "pair_bias") && token_.text == ",") {
         Next();
-        ParsePair(recipe, "similarity");
+        ParsePair(recipe, term == "similarity" ? "similarity" : "weights");
       }
       Take(")");
       if (token_.text != "x") return;

@@ -52,6 +52,13 @@ std::string WeightsText(const Recipe& recipe) {
       Append(terms, " x ", Parenthesised(name, GetOption(recipe, name)));
     }
   }
+  std::string bias = IsDefault(recipe, "pair_bias") ? "" : GetOption(recipe, "pair_bias");
+  for (const std::string_view name : {"extent", "exponent"}) {
+    if (IsDefault(recipe, name)) continue;
+    if (bias.empty()) bias = GetOption(recipe, "pair_bias");
+    Append(bias, ", ", Named(recipe, *FindOption(name)));
+  }
+  if (!bias.empty()) Append(terms, " x ", Parenthesised("pair_bias", bias));
   const bool similarity = !IsDefault(recipe, "kernel") || !IsDefault(recipe, "bandwidth");
   if (similarity && recipe.function.kind != FunctionClass::kKernel) {
     Append(terms, " x ", Parenthesised("similarity", KernelAndBandwidth(recipe)));

@@ -158,6 +158,14 @@ constexpr Rule kRules[] = {
     {[](R r) { return IsRotated(r) && r.optimizer.ridge_kind == RidgeKind::kRelative; },
      "a relative ridge is a share of the Gram matrix, which factor: qr never forms",
      [](Recipe& r) { r.optimizer.ridge_kind = RidgeKind::kConstant; }},
+    {[](R r) { return IsFamily(r, Family::kLeastSquares) && r.weights.window > 0; },
+     "least squares over a window keep its pairs: in the space of the linear kernel they are the "
+     "same regression",
+     [](Recipe& r) {
+       r.function = {.kind = FunctionClass::kKernel};
+       r.similarity.kernel = Kernel::kLinear;
+       Exact(r);
+     }},
     {[](R r) { return HasBudget(r) && !IsDecay(r, Decay::kNone); },
      "under a budget sums of pairs are kept with their ridge, which a decay would fade, too",
      NoDecay},
@@ -219,6 +227,20 @@ constexpr Rule kRules[] = {
      [](Recipe& r) { r.weights.importance = Importance::kInput; }},
     {[](R r) { return IsImportance(r, Importance::kLog) && r.weights.phase; },
      "importance(log) keeps a maximum of real weights, and a phase makes them complex", NoPhase},
+
+    {[](R r) { return r.weights.pair_bias != PairBias::kNone && r.weights.window > 0; },
+     "a window drops pairs, and a pair bias counts them from the first; -inf in the bias hides "
+     "what "
+     "a window would",
+     [](Recipe& r) { r.weights.window = 0; }},
+    {[](R r) {
+       const bool sees =
+           IsFamily(r, Family::kKernelSmoother) || IsFamily(r, Family::kLocalPolynomial);
+       return sees && r.weights.pair_bias == PairBias::kPrefix && r.reading.causal;
+     },
+     "a prefix is seen by the queries before its end, which no causal query sees; causal: false "
+     "with pair_bias: prefix hides the rest of the future",
+     [](Recipe& r) { r.reading.causal = false; }},
 
     // Stochastic gradient descent.
     {[](R r) {

@@ -47,7 +47,7 @@ std::int64_t SizeOf(Axis axis, const Recipe& recipe, const Dims& dims, std::int6
 }
 
 Shape InputShape(const InputSpec& spec, const Recipe& recipe, const Dims& dims) {
-  return ShapeOf(spec.shapes.front(), recipe, dims, 0);
+  return ShapeOf(spec.shapes.front(), recipe, dims, dims.tokens);
 }
 
 Shape StateShape(const StateSpec& spec, const Recipe& recipe, const Dims& dims,

@@ -26,6 +26,7 @@ constexpr InputField kFields[] = {
     {"step", &Inputs::step, Range::kNonNegative, Typical::kUnit, {}},
     {"importance", &Inputs::importance, Range::kNonNegative, Typical::kUnit, 1},
     {"log_importance", &Inputs::log_importance, Range::kAny, Typical::kNormal, 0},
+    {"pair_bias", &Inputs::pair_bias, Range::kAny, Typical::kNormal, 0},
     {"erase_key", &Inputs::erase_key, Range::kAny, Typical::kKeys, {}},
     {"erase_gate", &Inputs::erase_gate, Range::kAny, Typical::kUnit, 1},
     {"bonus", &Inputs::bonus, Range::kAny, Typical::kKeys, 0},
@@ -122,6 +123,10 @@ void AddWeights(const Recipe& recipe, Collector& specs) {
   if (weights.importance == Importance::kLog) {
     specs.Add("log_importance", {{kBatch, kTokens, kHeads}}, kRequired,
               "logarithm of the weight of this association");
+  }
+  if (weights.pair_bias == PairBias::kInput) {
+    specs.AddOfQuery("pair_bias", {kBatch, kTokens, kQueryHeads, kPairs},
+                     "added to the logarithm of the weight of pair s for this query; -inf: none");
   }
 }
 

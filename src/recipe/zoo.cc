@@ -150,6 +150,9 @@ constexpr ZooEntry kZoo[] = {
      "uniform | kernel(exponential) | exact(ridge: 0.001) | reading(scale: rsqrt_dk)",
      "Kernel ridge regression", "Test-time regression 2025, Vignette 4",
      "y = V^T (s(K, K) + ridge I)^-1 s(K, q)"},
+    {"window_rls", "window(64) | kernel(linear) | exact(ridge: 0.001)",
+     "Least squares over a window", "classic; Test-time regression 2025, section 3.1",
+     "rls of the latest `window` pairs: y = V^T (K K^T + ridge I)^-1 K q"},
     {"kernel_rls",
      "uniform | kernel(exponential) | exact(ridge: 0.001, budget: 64, tolerance: 0.001) | "
      "reading(scale: rsqrt_dk)",

@@ -41,7 +41,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "nadaraya_watson{kernel: epanechnikov, bandwidth: 3}",
                     "nadaraya_watson{kernel: biweight, bandwidth: 3, decay: scalar}",
                     "nadaraya_watson{kernel: triweight, bandwidth: 3, normalise_qk: true}",
-                    "softmax{kernel: inverse_distance}"),
+                    "softmax{kernel: inverse_distance}", "softmax{pair_bias: input}",
+                    "softmax{pair_bias: input, causal: false}",
+                    "softmax{pair_bias: power, exponent: 2, decay: scalar}",
+                    "softmax{pair_bias: block, extent: 3, causal: false}",
+                    "kernel_smoother{pair_bias: input, decay: scalar, importance: input}",
+                    "nadaraya_watson{kernel: triweight, bandwidth: 3, pair_bias: input}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
 TEST_P(KernelSmootherGradient, IsThatOfTheDefinition) {

@@ -31,6 +31,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "local_linear{decay: scalar, importance: log, window: 4}",
                     "local_linear{decay: 0.9}",
                     "local_linear{decay: scalar, importance: input, causal: false}",
+                    "local_linear{pair_bias: input}",
+                    "local_linear{pair_bias: input, importance: input, causal: false, ridge: 0}",
                     "local_linear{ridge: 0}", "local_linear{kernel: gaussian, bandwidth: 2}",
                     "local_linear{kernel: laplace, bandwidth: 1}",
                     "local_linear{kernel: epanechnikov, bandwidth: 4}",

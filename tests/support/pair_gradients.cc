@@ -61,6 +61,9 @@ void ExpectGradientsOfTheDefinition(const Layer& layer, double tolerance) {
     Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
     if (layer.recipe().optimizer.ridge == 0) call.inputs.ridge = {};
     Raise(call.inputs);
+    const Shape pairs{dims.batch, dims.tokens, dims.query_heads, 12};  // those of a state, too
+    const Tensor bias = Normal(DType::kFloat64, pairs, 22);
+    if (call.inputs.pair_bias.defined()) call.inputs.pair_bias = bias;
     const Tensor dy = GradientOfOutputs(call);
     State initial, dstate;
     if (layer.recipe().reading.causal) {

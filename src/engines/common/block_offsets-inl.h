@@ -17,7 +17,7 @@
 #include "src/engines/common/block_offsets.h"
 #include "src/engines/common/closeness-inl.h"
 #include "src/engines/common/pairs-inl.h"
-#include "src/engines/common/queries.h"
+#include "src/engines/common/queries-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttr::common {
@@ -68,9 +68,41 @@ class BlockOffsets {
     s_.offsets[j] = -m_.weights.totals[first_ + j - m_.visible.held];
   }
 
-  /// The offsets that a query of token t has for columns of the block from `begin` on, a whole
-  /// unit.
-  HWY_INLINE ColumnOffsets<T> For(std::int64_t t, std::int64_t begin) {
+  /// The offsets that a query has for columns of the block from `begin` on, a whole unit.
+  HWY_INLINE ColumnOffsets<T> For(const Place& query, std::int64_t begin) {
+    const ColumnOffsets<T> of_token = ForToken(query.token, begin);
+    return m_.bias ? Biased(query, begin, of_token) : of_token;
+  }
+
+  /// The greatest logarithm of a weight in the block for a query of token t, which sees all of it.
+  T GreatestFor(std::int64_t t) const { return static_cast<T>(most_ - m_.weights.references[t]); }
+  /// Finds what GreatestFor() returns for tokens t to `last`. False where they do not all see the
+  /// whole block, or one of its weights is NaN, or every query has weights of its own.
+  bool FindGreatest(std::int64_t t, std::int64_t last) {
+    if (m_.bias) return false;
+    if (m_.visible.End(t) < first_ + count_ || m_.ForgottenAt(last) > first_) return false;
+    most_ = -std::numeric_limits<double>::infinity();
+    for (std::int64_t j = 0; j < count_; ++j) {
+      if (std::isnan(s_.offsets[j])) return false;
+      most_ = std::max(most_, s_.offsets[j]);
+    }
+    return true;
+  }
+
+  /// Does the bias hide the block from all of these rows of queries?
+  bool Hides(std::int64_t row, std::int64_t rows) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (!m_.bias) return false;
+      LoadBias(m_, Place::Of(m_, row + i), first_, count_, s_.biased);
+      const auto hidden = [](T bias) { return bias == kNever<T>; };
+      if (!std::all_of(s_.biased, s_.biased + count_, hidden)) return false;
+    }
+    return true;
+  }
+
+ private:
+  /// The offsets that pairs have for all queries of token t.
+  HWY_INLINE ColumnOffsets<T> ForToken(std::int64_t t, std::int64_t begin) {
     const Range seen = m_.SeenAt(t);
     const std::int64_t end = std::min(seen.end - first_, count_);
     const std::int64_t whole = linalg::RoundUp(count_, linalg::kUnit);
@@ -88,21 +120,25 @@ class BlockOffsets {
             .rest = s_.rest};
   }
 
-  /// The greatest logarithm of a weight in the block for a query of token t, which sees all of it.
-  T GreatestFor(std::int64_t t) const { return static_cast<T>(most_ - m_.weights.references[t]); }
-  /// Finds what GreatestFor() returns for tokens t to `last`. False where they do not all see the
-  /// whole block, or one of its weights is NaN.
-  bool FindGreatest(std::int64_t t, std::int64_t last) {
-    if (m_.visible.End(t) < first_ + count_ || m_.ForgottenAt(last) > first_) return false;
-    most_ = -std::numeric_limits<double>::infinity();
-    for (std::int64_t j = 0; j < count_; ++j) {
-      if (std::isnan(s_.offsets[j])) return false;
-      most_ = std::max(most_, s_.offsets[j]);
+  /// With the bias of a query. -inf hides a pair, whatever its weight is, and a pair without weight
+  /// has none, whatever the bias is.
+  ColumnOffsets<T> Biased(const Place& query, std::int64_t begin,
+                          const ColumnOffsets<T>& of_token) const {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t whole = linalg::RoundUp(count_, linalg::kUnit) - begin;
+    T* const to = s_.biased + begin;
+    LoadBias(m_, query, first_ + begin, count_ - begin, to);
+    std::fill(to + (count_ - begin), to + whole, T(0));
+    const auto never = hn::Set(d, kNever<T>);
+    for (std::int64_t j = 0; j < whole; j += lanes) {
+      const auto bias = hn::Load(d, to + j), own = LoadOffsets(d, of_token, j);
+      const auto none = hn::Or(hn::Eq(bias, never), hn::Eq(own, never));
+      hn::Store(hn::IfThenElse(none, never, hn::Add(own, bias)), d, to + j);
     }
-    return true;
+    return {.main = to, .split = whole};
   }
 
- private:
   struct Span {
     std::int64_t first, end;
     bool operator==(const Span&) const = default;

@@ -14,6 +14,7 @@ namespace ttr::common {
 /// `bandwidth` and `ridge` ([N, H]) are in float64. All that are there are overwritten.
 struct PairGradientTensors {
   TensorView q, k, v;
+  TensorView pair_bias;  ///< [B, T, heads of y, S], zeros at first
   TensorView log_decay, importance, log_importance, bandwidth, ridge;
   TensorView state_k, state_v, state_log_weight;
 };
@@ -25,7 +26,7 @@ struct FinalPairGradients {
 
 /// Gradients of one memory.
 struct PairGradients {
-  HeadRows dy{}, dq{};
+  HeadRows dy{}, dq{}, dbias{};
   Rows dk{}, dv{}, dstate_k{}, dstate_v{}, dstate_log_weight{};
   Rows dlog_decay{}, dimportance{}, dlog_importance{};
   double* dbandwidth = nullptr;
@@ -44,6 +45,7 @@ inline PairGradients PairGradientsOf(const TensorView& dy, const FinalPairGradie
   PairGradients g;
   g.dy = HeadRowsOf(dy, sequence, output);
   g.dq = HeadRowsOf(to.q, sequence, output);
+  g.dbias = HeadRowsOf(to.pair_bias, sequence, output);
   g.dk = rows(to.k);
   g.dv = rows(to.v);
   g.dlog_decay = rows(to.log_decay);

@@ -89,12 +89,14 @@ struct KeptPairs {
 struct PairTensors {
   TensorView k, v;  ///< [B, T, Hk or Hv, D]
   TensorView log_decay, importance, log_importance;
+  TensorView pair_bias;  ///< [B, T, Hq, S], of pairs 0 .. S from the first row of the state
+  bool biased = false;   ///< queries have weights of their own, given or by their places
   std::span<const double> decay_factors;  ///< [H], in (0, 1]: constant decay; empty: none
   /// [N, S, H, D] and [N, H], with room for the call's pairs (PairRows::Needed).
   TensorView state_k, state_v, state_log_weight, state_length;
 
   bool weighted() const {
-    return log_decay.defined() || importance.defined() || log_importance.defined() ||
+    return log_decay.defined() || importance.defined() || log_importance.defined() || biased ||
            state_log_weight.defined() || !decay_factors.empty();
   }
 };

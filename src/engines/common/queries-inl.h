@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/common/pairs-inl.h"
 #include "src/engines/common/queries.h"
@@ -38,6 +39,72 @@ void LoadQueries(const QueriedPairs& m, std::int64_t first, std::int64_t count, 
     std::fill(to.Row(i) + m.key_dim, to.Row(i) + wide, T(0));
   }
   linalg::ZeroRows(to, count, rows, wide);
+}
+
+/// to[j] = f(|t - s|, s), s = first + j: what a function of places is for a query at place t.
+template <class T, class F>
+HWY_INLINE void FillBias(double place, std::int64_t first, std::int64_t count, T* to, const F& f) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto t = hn::Set(d, static_cast<T>(place));
+  std::int64_t j = 0;
+  const auto at = [&](std::int64_t i) HWY_ATTR {
+    const auto s = hn::Add(hn::Iota(d, T(0)), hn::Set(d, static_cast<T>(first + i)));
+    return f(d, hn::Abs(hn::Sub(t, s)), s);
+  };
+  for (; j + lanes <= count; j += lanes) hn::StoreU(at(j), d, to + j);
+  if (j < count) sn::StoreSome(at(j), d, to + j, count - j);
+}
+
+/// The bias of a query for pairs first .. first + count. A place has all digits in float32 up to
+/// 2^24.
+template <class T>
+void LoadBias(const QueriedPairs& m, const Place& query, std::int64_t first, std::int64_t count,
+              T* to) {
+  const QueryBias& bias = m.bias;
+  const double place = bias.PlaceOf(query.token);
+  const auto inverse = static_cast<T>(1 / bias.extent), exponent = static_cast<T>(bias.exponent);
+  const auto extent = static_cast<T>(bias.extent);
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  switch (bias.kind) {
+    case BiasKind::kNone: std::fill(to, to + count, T(0)); return;
+    case BiasKind::kRows:
+      return sn::LoadRow(bias.rows.Of(query.query), query.token, first, count, to);
+    case BiasKind::kDistance:
+      return FillBias(place, first, count, to, [&](auto d, auto distance, auto) HWY_ATTR {
+        return hn::Mul(distance, hn::Set(d, -inverse));
+      });
+    case BiasKind::kPower:
+      return FillBias(place, first, count, to, [&](auto d, auto distance, auto) HWY_ATTR {
+        const auto by = hn::MulAdd(distance, hn::Set(d, inverse), hn::Set(d, T(1)));
+        return hn::Mul(hn::Log(d, by), hn::Set(d, -exponent));
+      });
+    case BiasKind::kBlock: {
+      const T block = static_cast<T>(std::floor(place / bias.extent));
+      return FillBias(place, first, count, to, [&](auto d, auto, auto s) HWY_ATTR {
+        const auto own = hn::Eq(hn::Floor(hn::Div(s, hn::Set(d, extent))), hn::Set(d, block));
+        return hn::IfThenElse(own, hn::Zero(d), hn::Set(d, kNone));
+      });
+    }
+    case BiasKind::kPrefix:
+      return FillBias(place, first, count, to, [&](auto d, auto, auto s) HWY_ATTR {
+        const auto seen =
+            hn::Or(hn::Le(s, hn::Set(d, static_cast<T>(place))), hn::Lt(s, hn::Set(d, extent)));
+        return hn::IfThenElse(seen, hn::Zero(d), hn::Set(d, kNone));
+      });
+  }
+}
+
+/// The logarithm of the weight that a pair has for a query beside their similarity, where its
+/// offset (PairWeights) counts from `reference`. -inf hides the pair, whatever the other part is.
+HWY_INLINE double LogWeightOf(const QueriedPairs& m, const Place& query, std::int64_t pair,
+                              double reference = 0) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  const double own = OffsetOf(m, pair) - reference;
+  if (!m.bias || own == kNone) return own;
+  double bias = 0;
+  LoadBias(m, query, pair, 1, &bias);
+  return bias == kNone ? kNone : own + bias;
 }
 
 /// Fills weights.references, once the other weights are there.

@@ -15,11 +15,27 @@
 
 namespace ttr::common {
 
+/// What a query at place t adds to the logarithm of the weight of the pair at place s, E the
+/// extent.
+enum class BiasKind : std::uint8_t {
+  kNone,
+  kRows,      ///< a row of PairTensors::pair_bias
+  kDistance,  ///< -|t - s| / E
+  kPower,     ///< -exponent log(1 + |t - s| / E)
+  kBlock,     ///< 0 where floor(t / E) is floor(s / E), else -inf
+  kPrefix,    ///< 0 where s <= t or s < E, else -inf
+};
+struct BiasOptions {
+  BiasKind kind = BiasKind::kNone;
+  double extent = 1, exponent = 1;
+};
+
 /// How queries compare with keys, and when they read.
 struct QueryOptions {
   Kernel kernel = Kernel::kExponential;
   double bandwidth = 1;
   double scale = 1;  ///< of k . q, under the exponential and the linear kernel
+  BiasOptions bias;
   bool causal = true;
   bool read_before = false;
   bool normalise_qk = false;  ///< x / sqrt(|x|^2 + 1e-6) for q and k
@@ -75,10 +91,23 @@ struct QueriedTensors : PairTensors {
   }
 };
 
+/// What queries of one memory add to the logarithms of weights.
+struct QueryBias : BiasOptions {
+  HeadRows rows{};
+  std::int64_t first = 0;  ///< the place of the queries of token 0, among the pairs
+  bool moves = true;       ///< each token's queries stand one further
+
+  double PlaceOf(std::int64_t token) const {
+    return static_cast<double>(first + (moves ? token : 0));
+  }
+  explicit operator bool() const { return kind != BiasKind::kNone; }
+};
+
 /// The pairs of one memory and the queries that read them: those of all tokens, a token's side by
 /// side.
 struct QueriedPairs : KeptPairs {
   HeadRows q{}, y{}, status{};
+  QueryBias bias{};
   double bandwidth = 1;
   std::int64_t rows = 0;     // queries of all tokens
   std::int64_t queries = 1;  // of a token
@@ -98,6 +127,9 @@ inline QueriedPairs QueriedPairsOf(const QueryOptions& options, const QueriedTen
   m.normalises = options.normalise_qk;
   if (!tensors.q.defined()) return m;
   m.q = HeadRowsOf(tensors.q, sequence, heads.QueryOf(head, tensors.q));
+  // Where nothing is written the queries stand where the last pair stands.
+  m.bias = {options.bias, HeadRowsOf(tensors.pair_bias, sequence, heads.QueryOf(head, tensors.q)),
+            m.visible.tokens > 0 ? m.visible.held : m.visible.held - 1, m.visible.tokens > 0};
   m.y = HeadRowsOf(tensors.y, sequence, heads.OutputOf(head));
   m.status = HeadRowsOf(tensors.status, sequence, heads.OutputOf(head));
   m.rows = sequence.tokens * heads.queries;
@@ -132,6 +164,7 @@ class QueryBlock {
   QueryBlock(const QueriedPairs& pairs, std::int64_t first) : m_(pairs), first_(first) {}
 
   std::int64_t TokenOf(std::int64_t query) const { return (first_ + query) / m_.queries; }
+  Place PlaceOf(std::int64_t query) const { return Place::Of(m_, first_ + query); }
 
   /// The last token of the call that is written before token t is read.
   std::int64_t Written(std::int64_t t) const { return m_.visible.Written(t); }

@@ -210,14 +210,15 @@ class Chunk {
     } else {
       CompareRows<false>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
     }
-    if (m.state_log_weight) {
+    if (m.weighted) {
       for (std::int64_t j = 0; j < whole; ++j) {
-        offsets[j] = j < count ? sn::LoadOne<T>(m.state_log_weight, seen.first + j) : T(0);
+        const Place place{r, 0};
+        offsets[j] = j < count ? static_cast<T>(cn::LogWeightOf(m, place, seen.first + j)) : T(0);
       }
     }
     const T width = cn::WidthOf<T>(kernel, m.bandwidth);
     const cn::ColumnOffsets<T> of_pairs{.main = offsets, .split = whole};
-    const auto* const weights = m.state_log_weight ? &of_pairs : nullptr;
+    const auto* const weights = m.weighted ? &of_pairs : nullptr;
     const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
     if (common::IsCompact(kernel) && weights == nullptr) {
       *partial.sum += cn::CompactWeights(kernel, whole, 0, count, width, scores);

@@ -75,6 +75,7 @@ class Step {
       Memory m = work_.MemoryOf(i, nullptr);
       if (written && m.length == nullptr && work_.writes()) m.visible.held += 1;
       m.visible.tokens = 0;
+      m.bias.first = m.visible.held - (written || !work_.writes() ? 1 : 0);
       new (memories() + i) Memory(m);
     }
   }
@@ -127,7 +128,7 @@ void RunSteps(const Work& work, Executor& executor, const common::WorkerScratch&
   for (std::int64_t t = 0; t < work.sequences.length(); ++t) {
     Call one = work.call;
     for (TensorView* view : {&one.q, &one.k, &one.v, &one.log_decay, &one.importance,
-                             &one.log_importance, &one.y, &one.status}) {
+                             &one.log_importance, &one.pair_bias, &one.y, &one.status}) {
       *view = TokenOf(*view, t);
     }
     Step(work.options, one, executor, room).Run();

@@ -168,6 +168,7 @@ class GradientPass {
   /// A block of queries on a block of pairs.
   void BlockPair(std::int64_t query, std::int64_t pair, const Block<T>& dq) {
     const std::int64_t queries = QueriesOf(query), pairs = PairsFrom(pair);
+    if (m_.weighted && offsets_.Hides(query, queries)) return;
     LoadQueries(m_, query, queries, ScaleOf(options_), linalg::RoundUp(queries, kStrip), s_.q);
     reach_.TakeQueries(s_.q, queries);
     if (reach_.IsEmpty(m_.weighted ? LeastLog(query, queries) : T(0))) return;
@@ -218,8 +219,13 @@ class GradientPass {
       const Range one = block.SeenByOne(i + r);
       const Range inside{one.first - pair - begin, one.end - pair - begin};
       cn::ColumnOffsets<T> offsets{};
-      if (m_.weighted) offsets = offsets_.For(block.TokenOf(i + r), begin);
+      if (m_.weighted) offsets = offsets_.For(block.PlaceOf(i + r), begin);
       shares_.Take(query + i + r, {i + r, r, begin}, columns, inside, offsets);
+      if (g_.dbias && task_.products != Products::kQueryBlock) {
+        const Place place = block.PlaceOf(i + r);
+        sn::StoreRow(s_.ds + begin, place.token, pair + begin, end - begin,
+                     g_.dbias.Of(place.query));
+      }
       if (dq.data != nullptr) shares_.AddTo(query + i + r, dq.Row(i + r) + KeyWidth());
     }
   }

@@ -58,6 +58,7 @@ struct GradientScratch {
   common::OffsetRoom<T> offsets;
   PairSums<T> sums;
   T* marks;          // [pair]
+  T* ds;             // [pair]: of one query
   T* idle;           // [query]: 1 where dy is zero
   T *row, *spare;    // [channel]
   BoxRoom<T> boxes;  // of queries and keys
@@ -84,7 +85,7 @@ struct GradientScratch {
     p = block(kQueries, pairs);
     e = block(kQueries, pairs);
     offsets = {pairs, layout};
-    layout.Take(pairs, {&marks, &sums.e, &sums.ds});
+    layout.Take(pairs, {&marks, &ds, &sums.e, &sums.ds});
     idle = layout.Take<T>(kQueries);
     layout.Take(dk_wide > dv_wide ? dk_wide : dv_wide, {&row, &spare});
     layout.Take(dk_wide, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});

@@ -76,6 +76,7 @@ class GradientShares {
         p = hn::IfThenZeroElse(marked, p);
         ds = hn::IfThenZeroElse(marked, ds);
         ds_sum = hn::Add(ds_sum, ds);
+        hn::Store(ds, d, s_.ds + c);
       }
       hn::Store(p, d, s_.p.Row(at.row) + c);
       V e = ds;

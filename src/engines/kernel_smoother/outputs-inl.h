@@ -62,7 +62,10 @@ class OutputsPass {
   }
 
   void PairBlock(std::int64_t first, std::int64_t count) {
-    if (m_.weighted) offsets_.Start(first, count);
+    if (m_.weighted) {
+      offsets_.Start(first, count);
+      if (offsets_.Hides(task_.first, task_.count)) return;
+    }
     LoadPairs(KeysOf(m_), first, count, m_.key_dim, s_.rows);
     reach_.TakeKeys(s_.rows, count);
     if (reach_.IsEmpty(m_.weighted ? LeastTop() : T(0))) return;
@@ -122,7 +125,7 @@ class OutputsPass {
       return;
     }
     cn::ColumnOffsets<T> of_query{};
-    if (m_.weighted) of_query = offsets_.For(block_.TokenOf(i), first % s_.pairs);
+    if (m_.weighted) of_query = offsets_.For(block_.PlaceOf(i), first % s_.pairs);
     const auto* const offsets = m_.weighted ? &of_query : nullptr;
     if (common::HasHits(options_.kernel)) TakeHits(i, inside, columns, offsets, scores);
     const T greatest =

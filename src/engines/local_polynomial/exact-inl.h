@@ -46,15 +46,15 @@ class ExactFit {
         kernel_(task.options.kernel),
         width_(cn::WidthOf<double>(kernel_, m_.bandwidth)),
         seen_(common::QueryBlock(m_, row).SeenByOne(0)),
-        reference_(m_.weighted ? m_.weights.references[common::Place::Of(m_, row).token] : 0),
+        place_(common::Place::Of(m_, row)),
+        reference_(m_.weighted ? m_.weights.references[place_.token] : 0),
         q_(Size(m_.key_dim)),
         scaled_(q_.size()),
         key_(q_.size()),
         one_(Size(f_.count + sides)),
         mean_(one_.size()) {
-    const common::Place place = common::Place::Of(m_, row);
-    cn::LoadQuery(m_, place, 1, q_.data());
-    cn::LoadQuery(m_, place, common::IsByDistance(kernel_) ? 1 : task.options.scale,
+    cn::LoadQuery(m_, place_, 1, q_.data());
+    cn::LoadQuery(m_, place_, common::IsByDistance(kernel_) ? 1 : task.options.scale,
                   scaled_.data());
     SumWeights();
     Average(load);
@@ -110,7 +110,7 @@ class ExactFit {
 
   /// log (w s) of a pair, whose key is loaded.
   double LogWeight(std::int64_t i) const {
-    const double offset = m_.weighted ? cn::OffsetOf(m_, i) - reference_ : 0;
+    const double offset = m_.weighted ? cn::LogWeightOf(m_, place_, i, reference_) : 0;
     if (offset == -std::numeric_limits<double>::infinity()) return offset;
     const bool by_distance = common::IsByDistance(kernel_);
     double x = 0;
@@ -203,6 +203,7 @@ class ExactFit {
   const common::Kernel kernel_;
   const double width_;
   const Range seen_;
+  const common::Place place_;
   const double reference_;
   double top_ = 0, sum_ = 0;
   std::int64_t heaviest_ = 0;

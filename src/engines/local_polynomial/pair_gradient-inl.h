@@ -71,6 +71,7 @@ class PairGradients : GradientBlocks<T> {
     this->LoadOutputGradients(queries.first, queries.count);
     this->TakeNumbers(task_.count);
     Differentiate(record);
+    StoreBias(queries);
     const std::int64_t columns = linalg::RoundUp(task_.count, kUnit);
     linalg::ZeroRows(s_.e, task_.count, columns, kQueries);
     ln::Multiply<ln::Into::kAdd>(linalg::Left<T>::Of(s_.e), s_.dy, columns,
@@ -108,6 +109,18 @@ class PairGradients : GradientBlocks<T> {
       }
       // A marked pair takes no part in the gradient of its key.
       if (marked) std::fill(s_.ds.Row(j), s_.ds.Row(j) + kQueries, T(0));
+    }
+  }
+
+  /// Gradients by logarithms of shares are those by the bias of each query.
+  void StoreBias(const Task& queries) const {
+    if (!g_.dbias) return;
+    const common::QueryBlock block(m_, queries.first);
+    T row[kPairs];
+    for (std::int64_t i = 0; i < queries.count; ++i) {
+      for (std::int64_t j = 0; j < task_.count; ++j) row[j] = s_.ds.Row(j)[i];
+      const common::Place place = block.PlaceOf(i);
+      sn::StoreRow(row, place.token, task_.first, task_.count, g_.dbias.Of(place.query));
     }
   }
 

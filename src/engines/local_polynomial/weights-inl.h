@@ -131,7 +131,7 @@ class Weights {
   /// The offsets of query i; null where pairs have no weights.
   const cn::ColumnOffsets<T>* OffsetsOf(std::int64_t i) {
     if (!m_.weighted) return nullptr;
-    of_query_ = offsets_.For(block_.TokenOf(i), 0);
+    of_query_ = offsets_.For(block_.PlaceOf(i), 0);
     return &of_query_;
   }
 
