@@ -6,10 +6,11 @@
 ///
 ///     m = argmin  sum_i w_i g_i |y_i - m(x_i)|^2 + ridge |m|^2
 ///
-/// over the rows that count, exactly after every row. g_i is what was forgotten since row i: decay
-/// once a row, and 1/2 for every half_life of the time that passed. Rows are rotated into a
-/// triangle (`exact(factor: qr)`, docs/least_squares.md), from an origin near them, so that neither
-/// an offset nor the square of a Gram matrix costs digits.
+/// over the rows that count, exactly after every row (Regression.IsTheBatchFitOfTheRowsThatCount in
+/// tests/layer/regression_test.cc). g_i is what was forgotten since row i: decay once a row, and
+/// 1/2 for every half_life of the time that passed. Rows are rotated into a triangle
+/// (`exact(factor: qr)`, docs/least_squares.md), from an origin near them, so that neither an
+/// offset nor the square of a Gram matrix costs digits.
 ///
 /// A window is in two stacks, and nothing is subtracted as rows leave it: docs/sklearn.md says how,
 /// and what that is worth beside downdates. A row costs O(p^2), in a window amortised, p = key_dim

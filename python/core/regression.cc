@@ -136,8 +136,7 @@ nb::tuple Path(SharedRegression& self, nb::handle x, nb::handle y, nb::handle w,
   return nb::make_tuple(predicted, coefficients);
 }
 
-// ---- Rows {label: number}
-// ------------------------------------------------------------------------
+// ---- Rows {label: number} -----------------------------------------------------------------------
 
 /// A plain finite number; nothing else.
 std::optional<double> NumberOf(PyObject* object) {
@@ -203,8 +202,7 @@ nb::object PredictRow(SharedRegression& self, const nb::dict& x, const nb::dict&
   return nb::float_(answer);
 }
 
-// ---- As a dictionary
-// -----------------------------------------------------------------------------
+// ---- As a dictionary ----------------------------------------------------------------------------
 
 nb::dict Arrays(const Regression::Tensors& tensors) {
   nb::dict arrays;

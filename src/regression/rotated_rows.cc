@@ -75,8 +75,7 @@ RotatedRows::RotatedRows(const RowSizes& sizes)
   state_.Set("state.rss", Tensor(DType::kFloat64, {1, 1, sizes.values}));
 }
 
-// ---- The origin
-// ----------------------------------------------------------------------------------
+// ---- The origin ---------------------------------------------------------------------------------
 
 void RotatedRows::Begin(std::vector<double> origin) { origin_ = std::move(origin); }
 
@@ -136,8 +135,7 @@ bool RotatedRows::IsRegular() const {
   return true;
 }
 
-// ---- Rows
-// ----------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 void RotatedRows::Rotate(const WeightedRows& rows) {
   const std::int64_t n = sizes_.channels();
@@ -208,8 +206,7 @@ void RotatedRows::AddRidge(double ridge) {
   Memorize(sizes_, sizes_.keys, state_);
 }
 
-// ---- Answers
-// -------------------------------------------------------------------------------------
+// ---- Answers ------------------------------------------------------------------------------------
 
 void RotatedRows::Answer(std::int64_t count, const double* queries, double* values) const {
   const std::int64_t n = sizes_.channels();

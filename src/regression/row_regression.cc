@@ -54,8 +54,7 @@ RowRegression::RowRegression(const RegressionOptions& options)
   }
 }
 
-// ---- What is given
-// -------------------------------------------------------------------------------
+// ---- What is given ------------------------------------------------------------------------------
 
 void RowRegression::CheckRows(const RegressionRows& rows) const {
   const auto fail = [](std::string_view what, std::string_view required, double given,
@@ -102,7 +101,7 @@ std::int64_t RowRegression::FirstThatCounts(const RegressionRows& rows) const {
   const auto n = static_cast<std::int64_t>(rows.values.size()) / o_.value_dim;
   std::int64_t first = o_.window > 0 ? std::max<std::int64_t>(0, n - o_.window) : 0;
   if (o_.span != RegressionOptions::kNever) {
-    while (rows.times[static_cast<std::size_t>(first)] <= rows.times.back() - o_.span) ++first;
+    while (rows.times.back() - rows.times[static_cast<std::size_t>(first)] >= o_.span) ++first;
   }
   return first;
 }
@@ -135,8 +134,7 @@ RowRegression::Batch RowRegression::Read(const RegressionRows& rows) const {
   return batch;
 }
 
-// ---- Learning
-// ------------------------------------------------------------------------------------
+// ---- Learning -----------------------------------------------------------------------------------
 
 void RowRegression::Learn(const RegressionRows& rows) {
   CheckRows(rows);
@@ -193,9 +191,7 @@ void RowRegression::Keep(const Batch& batch, const RegressionRows& rows) {
 }
 
 void RowRegression::Evict() {
-  const auto too_old = [&](double time) {
-    return o_.span != RegressionOptions::kNever && time <= last_time_ - o_.span;
-  };
+  const auto too_old = [&](double time) { return last_time_ - time >= o_.span; };
   const auto too_many = [&] { return o_.window > 0 && held() > o_.window; };
   while (true) {
     while (older_.count() > 0 && (too_many() || too_old(older_.front_time()))) older_.Drop(1);
@@ -214,8 +210,7 @@ void RowRegression::Turn() {
   placed_ = false;  // what leaves may have been far from what comes
 }
 
-// ---- Reading
-// -------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 double RowRegression::ridge() const {
   const bool fades = o_.has_window() && o_.ridge_fades;

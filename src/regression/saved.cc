@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "src/recipe/text.h"
 #include "src/regression/row_regression.h"
 #include "ttr/error.h"
 
@@ -91,7 +92,11 @@ RowRegression::RowRegression(const RegressionOptions& options, const Regression:
     return rows;
   };
   newer_rows_ = fill("newer");
-  older_ = Suffixes(sizes_, fill("older"), static_cast<std::int64_t>(counts[6]));
+  RowStore older = fill("older");
+  if (!(counts[6] >= 0 && counts[6] <= static_cast<double>(older.count()))) {
+    throw Error("Regression", "counts", "of rows that were saved", FormatNumber(counts[6]));
+  }
+  older_ = Suffixes(sizes_, std::move(older), static_cast<std::int64_t>(counts[6]));
 }
 
 Regression::Tensors RowRegression::Fit() {

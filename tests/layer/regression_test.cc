@@ -240,6 +240,17 @@ TEST(Regression, GoesOnFromWhatItSaved) {
   }
 }
 
+// Times so large that a span is less than their rounding.
+TEST(Regression, ALeastSpanHoldsTheLastRow) {
+  const auto o = With([](auto& made) { made.span = 1e-12; });
+  Stream s(20);
+  Regression model(o);
+  model.Learn(s.Rows(o, 0, 10));
+  EXPECT_EQ(model.held(), 1);
+  model.Learn(s.Rows(o, 10, 11));
+  EXPECT_EQ(model.held(), s.times[10] == s.times[9] ? 2 : 1);
+}
+
 void ExpectError(const std::function<void()>& call, const std::string& part) {
   try {
     call();
@@ -278,6 +289,12 @@ TEST(Regression, SaysWhatIsWrongAndWhere) {
   ExpectError([] { Regression(With([](auto& o) { o.ridge = -1; })); }, "ridge must be 0 or more");
   ExpectError([] { Regression(With([](auto& o) { o.window = -1; })); }, "window must be 0 or more");
   ExpectError([&] { Regression(timed, {}); }, "counts must be saved but is absent");
+  auto saved = model.Save();
+  saved["counts"].as<double>()[6] = 1e6;
+  ExpectError([&] { Regression(timed, saved); }, "counts must be of rows that were saved but is");
+  saved = model.Save();
+  saved["r"] = Tensor(DType::kFloat64, {2, 2});
+  ExpectError([&] { Regression(timed, saved); }, "r must be 16 numbers of float64 but is 4");
 }
 
 }  // namespace
