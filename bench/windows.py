@@ -53,10 +53,11 @@ def batch(end: int, window: int, decay: float, bursts: bool) -> Array:
     counted = window or end
     if decay < 1:
         counted = min(counted, math.ceil(math.log(1e-20) / math.log(decay)))
-    sums, weight, shift = np.zeros(4), 0.0, None
+    begin = max(0, end - counted)
+    shift = np.column_stack(drawn(begin, begin + 1, bursts))[0]
+    sums, weight = np.zeros(4), 0.0
     for x, y, w in blocks(end, counted, decay, bursts):
         rows = np.column_stack([x, y])
-        shift = rows.mean(0) if shift is None else shift
         sums, weight = sums + w @ (rows - shift), weight + w.sum()
     factor = np.zeros((0, 4))
     for x, y, w in blocks(end, counted, decay, bursts):
