@@ -6,10 +6,11 @@
 ///
 ///     m = argmin  sum_i w_i g_i |y_i - m(x_i)|^2 + ridge |m|^2
 ///
-/// over the rows that count, exactly after every row. g_i is what was forgotten since row i: decay
-/// once a row, and 1/2 for every half_life of the time that passed. Rows are rotated into a
-/// triangle (`exact(factor: qr)`, docs/least_squares.md), from an origin near them, so that neither
-/// an offset nor the square of a Gram matrix costs digits.
+/// over the rows that count, exactly after every row (Regression.IsTheBatchFitOfTheRowsThatCount in
+/// tests/layer/regression_test.cc). g_i is what was forgotten since row i: decay once a row, and
+/// 1/2 for every half_life of the time that passed. Rows are rotated into a triangle
+/// (`exact(factor: qr)`, docs/least_squares.md), from an origin near them, so that neither an
+/// offset nor the square of a Gram matrix costs digits.
 ///
 /// A window is in two stacks, and nothing is subtracted as rows leave it: docs/sklearn.md says how,
 /// and what that is worth beside downdates. A row costs O(p^2), in a window amortised, p = key_dim
@@ -32,13 +33,13 @@ struct RegressionOptions {
 
   std::int64_t key_dim = 1;
   std::int64_t value_dim = 1;
-  bool intercept = true;     ///< a 1 behind every key, which no ridge holds
-  double ridge = 0;          ///< on all other coefficients, 0 or more
-  bool ridge_fades = true;   ///< by `decay` with every row; else it stays
-  double decay = 1;          ///< g from one row to the next, above 0 and at most 1
-  double half_life = kNever; ///< time in which a row's weight halves; the ridge stays then
-  std::int64_t window = 0;   ///< so many last rows count; 0: all
-  double span = kNever;      ///< rows count that are less than this older than the last one
+  bool intercept = true;      ///< a 1 behind every key, which no ridge holds
+  double ridge = 0;           ///< on all other coefficients, 0 or more
+  bool ridge_fades = true;    ///< by `decay` with every row; else it stays
+  double decay = 1;           ///< g from one row to the next, above 0 and at most 1
+  double half_life = kNever;  ///< time in which a row's weight halves; the ridge stays then
+  std::int64_t window = 0;    ///< so many last rows count; 0: all
+  double span = kNever;       ///< rows count that are less than this older than the last one
 
   bool has_times() const { return half_life != kNever || span != kNever; }
   bool has_window() const { return window > 0 || span != kNever; }
@@ -46,10 +47,10 @@ struct RegressionOptions {
 
 /// Rows, n of them, the latest last.
 struct RegressionRows {
-  std::span<const double> keys{};    ///< [n, key_dim]
-  std::span<const double> values{};  ///< [n, value_dim]
-  std::span<const double> weights{}; ///< [n], 0 or more; empty: ones. A row of 0 takes its place
-  std::span<const double> times{};   ///< [n], rising or equal, in any unit; empty: none
+  std::span<const double> keys{};     ///< [n, key_dim]
+  std::span<const double> values{};   ///< [n, value_dim]
+  std::span<const double> weights{};  ///< [n], 0 or more; empty: ones. A row of 0 takes its place
+  std::span<const double> times{};    ///< [n], rising or equal, in any unit; empty: none
 };
 
 namespace regression {

@@ -66,7 +66,8 @@ class Numbers {
 
   std::span<const double> span() const {
     if (!array_.view.defined()) return {};
-    return {array_.view.as<const double>(), static_cast<std::size_t>(array_.view.shape().elements())};
+    return {array_.view.as<const double>(),
+            static_cast<std::size_t>(array_.view.shape().elements())};
   }
   std::int64_t rows() const { return array_.view.size(0); }
 
@@ -83,9 +84,7 @@ struct Table {
         weights("learn", "weights", w, 0),
         times("learn", "times", t, 0) {}
 
-  RegressionRows rows() const {
-    return {keys.span(), values.span(), weights.span(), times.span()};
-  }
+  RegressionRows rows() const { return {keys.span(), values.span(), weights.span(), times.span()}; }
 };
 
 std::span<double> NewNumbers(nb::object& array, const Shape& shape) {
@@ -137,7 +136,7 @@ nb::tuple Path(SharedRegression& self, nb::handle x, nb::handle y, nb::handle w,
   return nb::make_tuple(predicted, coefficients);
 }
 
-// ---- Rows {label: number} ------------------------------------------------------------------------
+// ---- Rows {label: number} -----------------------------------------------------------------------
 
 /// A plain finite number; nothing else.
 std::optional<double> NumberOf(PyObject* object) {
@@ -203,7 +202,7 @@ nb::object PredictRow(SharedRegression& self, const nb::dict& x, const nb::dict&
   return nb::float_(answer);
 }
 
-// ---- As a dictionary -----------------------------------------------------------------------------
+// ---- As a dictionary ----------------------------------------------------------------------------
 
 nb::dict Arrays(const Regression::Tensors& tensors) {
   nb::dict arrays;
@@ -277,8 +276,9 @@ void SetState(SharedRegression& self, const nb::tuple& state) {
 
 void BindRegression(nb::module_& module) {
   using R = SharedRegression;
-  nb::class_<R>(module, "Regression",
-                R"(Least squares over rows that come one after the other, of all rows or of a window;
+  nb::class_<R>(
+      module, "Regression",
+      R"(Least squares over rows that come one after the other, of all rows or of a window;
 ttr.sklearn's regressors are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)")
       .def(
           "__init__",
@@ -286,7 +286,8 @@ ttr.sklearn's regressors are made of it. Pickle and deepcopy go on bit for bit. 
             if (saved.is_none()) {
               new (self) R(Regression(OptionsFrom(options)));
             } else {
-              new (self) R(Regression(OptionsFrom(options), TensorsFrom(nb::cast<nb::dict>(saved))));
+              new (self)
+                  R(Regression(OptionsFrom(options), TensorsFrom(nb::cast<nb::dict>(saved))));
             }
           },
           nb::arg("saved") = nb::none(), nb::arg("options"),
@@ -299,8 +300,7 @@ span: numbers. `saved`: what save() gave.)")
            nb::sig("def learn(self, X: object, y: object, weights: object = None, "
                    "times: object = None) -> None"),
            "Learns [n, key_dim] -> [n, value_dim], the latest row last.")
-      .def("predict", &Predict, nb::arg("X"),
-           nb::sig("def predict(self, X: object) -> " TTR_ARRAY),
+      .def("predict", &Predict, nb::arg("X"), nb::sig("def predict(self, X: object) -> " TTR_ARRAY),
            "m of every row, [n, value_dim]; of least norm where the rows leave a direction open.")
       .def("path", &Path, nb::arg("X"), nb::arg("y"), nb::arg("weights") = nb::none(),
            nb::arg("times") = nb::none(),
@@ -318,17 +318,14 @@ nothing learned: a label without a place, or what is no plain finite number.)")
                    "dict[typing.Any, int]) -> float | None"),
            "m of {label: number}; a label without a place is passed. None: no plain finite number.")
       .def(
-          "fit",
-          [](R& self) { return Taken(self, [](Regression& of) { return of.Fit(); }); },
+          "fit", [](R& self) { return Taken(self, [](Regression& of) { return of.Fit(); }); },
           nb::sig("def fit(self) -> " TTR_ARRAYS),
           "r, w, rss: the triangle of the rows that count; origin; sums of g and of g^2.")
       .def(
-          "save",
-          [](R& self) { return Taken(self, [](Regression& of) { return of.Save(); }); },
+          "save", [](R& self) { return Taken(self, [](Regression& of) { return of.Save(); }); },
           nb::sig("def save(self) -> " TTR_ARRAYS), "Everything but the options.")
       .def(
-          "rows",
-          [](R& self) { return Taken(self, [](Regression& of) { return of.Rows(); }); },
+          "rows", [](R& self) { return Taken(self, [](Regression& of) { return of.Rows(); }); },
           nb::sig("def rows(self) -> " TTR_ARRAYS),
           "keys, values, weights, times of the rows in a window, the oldest first.")
       .def_prop_ro("count", [](R& self) { return self.regression().count(); })

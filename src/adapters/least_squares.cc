@@ -55,7 +55,8 @@ struct Operands {
   /// Bytes that they take of the scratch.
   static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
     return CallScratch::Bytes(DType::kFloat64, {dims.heads, PhiDim(recipe, dims)}) +
-           LeastSquaresMemories::ScratchBytes(recipe, dims) + MappedKeys::ScratchBytes(recipe, dims, threads);
+           LeastSquaresMemories::ScratchBytes(recipe, dims) +
+           MappedKeys::ScratchBytes(recipe, dims, threads);
   }
 
   TensorView ridge;

@@ -11,8 +11,8 @@
 
 namespace ttr {
 
-/// [H, Dphi], the ridge of every memory, as it is `given` or as the recipe says; none on the 1 of an
-/// affine memory.
+/// [H, Dphi], the ridge of every memory, as it is `given` or as the recipe says; none on the 1 of
+/// an affine memory.
 TensorView RidgeOfMemories(const Recipe& recipe, const Dims& dims, const TensorView& given,
                            CallScratch& scratch);
 

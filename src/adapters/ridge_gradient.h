@@ -8,8 +8,8 @@
 
 namespace ttr {
 
-/// [H] or [H, Dk], if it is wanted: from that of R, or where the ridge is part of the start of A, from
-/// that of its diagonal.
+/// [H] or [H, Dk], if it is wanted: from that of R, or where the ridge is part of the start of A,
+/// from that of its diagonal.
 class RidgeGradient {
  public:
   RidgeGradient(const EngineCall& call, const State& initial, const TensorView& wanted);

@@ -37,8 +37,7 @@ TensorView Tokens(const double* data, std::int64_t rows, std::int64_t columns) {
 
 CallOptions OptionsOf(const RowSizes& sizes, std::int64_t tokens) {
   std::vector<std::byte>& scratch = OfThread().scratch;
-  const Dims dims{
-      .tokens = tokens, .key_dim = sizes.channels(), .value_dim = sizes.values};
+  const Dims dims{.tokens = tokens, .key_dim = sizes.channels(), .value_dim = sizes.values};
   const std::size_t bytes = Rotations().ScratchBytes(dims, 1);
   if (scratch.size() < bytes) scratch.resize(bytes);
   return {.executor = &SequentialExecutor(), .scratch = scratch};
@@ -76,7 +75,7 @@ RotatedRows::RotatedRows(const RowSizes& sizes)
   state_.Set("state.rss", Tensor(DType::kFloat64, {1, 1, sizes.values}));
 }
 
-// ---- The origin ----------------------------------------------------------------------------------
+// ---- The origin ---------------------------------------------------------------------------------
 
 void RotatedRows::Begin(std::vector<double> origin) { origin_ = std::move(origin); }
 
@@ -115,7 +114,8 @@ void RotatedRows::Centre() {
   // the map of least norm is from.
   const bool roughly = IsRegular();
   for (std::int64_t c = 0; c < sizes_.width(); ++c) {
-    double& mean = c < sizes_.keys ? r()[last * n + c] : w()[last * sizes_.values + c - sizes_.keys];
+    double& mean =
+        c < sizes_.keys ? r()[last * n + c] : w()[last * sizes_.values + c - sizes_.keys];
     double& at = origin_[static_cast<std::size_t>(c)];
     const double moved = at + (roughly ? FewBits(mean) : mean);
     mean -= moved - at;  // by as much as it did move
@@ -128,13 +128,14 @@ bool RotatedRows::IsRegular() const {
   const double rounding = 64 * static_cast<double>(n) * std::numeric_limits<double>::epsilon();
   for (std::int64_t j = 0; j < n; ++j) {
     double square = r()[RowOfD(j)];
-    for (std::int64_t i = j + 1; i < n; ++i) square += r()[RowOfD(i)] * r()[i * n + j] * r()[i * n + j];
+    for (std::int64_t i = j + 1; i < n; ++i)
+      square += r()[RowOfD(i)] * r()[i * n + j] * r()[i * n + j];
     if (!(r()[RowOfD(j)] > rounding * rounding * square)) return false;
   }
   return true;
 }
 
-// ---- Rows ----------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 void RotatedRows::Rotate(const WeightedRows& rows) {
   const std::int64_t n = sizes_.channels();
@@ -181,9 +182,11 @@ void RotatedRows::Add(const RotatedRows& other, double factor) {
   }
   if (sizes_.intercept) {  // as they are seen from here
     for (std::int64_t c = 0; c < sizes_.width(); ++c) {
-      const double apart = other.origin_[static_cast<std::size_t>(c)] - origin_[static_cast<std::size_t>(c)];
-      (c < sizes_.keys ? work.keys[static_cast<std::size_t>((n - 1) * n + c)]
-                       : work.values[static_cast<std::size_t>((n - 1) * values + c - sizes_.keys)]) += apart;
+      const double apart =
+          other.origin_[static_cast<std::size_t>(c)] - origin_[static_cast<std::size_t>(c)];
+      (c < sizes_.keys
+           ? work.keys[static_cast<std::size_t>((n - 1) * n + c)]
+           : work.values[static_cast<std::size_t>((n - 1) * values + c - sizes_.keys)]) += apart;
     }
   }
   Memorize(sizes_, n, state_);
@@ -203,7 +206,7 @@ void RotatedRows::AddRidge(double ridge) {
   Memorize(sizes_, sizes_.keys, state_);
 }
 
-// ---- Answers -------------------------------------------------------------------------------------
+// ---- Answers ------------------------------------------------------------------------------------
 
 void RotatedRows::Answer(std::int64_t count, const double* queries, double* values) const {
   const std::int64_t n = sizes_.channels();

@@ -23,7 +23,9 @@ class RowRegression {
   void Predict(std::span<const double> queries, std::span<double> values);
   void Coefficients(std::span<double> numbers);
   std::int64_t count() const { return count_; }
-  std::int64_t held() const { return o_.has_window() ? older_.count() + newer_rows_.count() : count_; }
+  std::int64_t held() const {
+    return o_.has_window() ? older_.count() + newer_rows_.count() : count_;
+  }
   Regression::Tensors Fit();
   Regression::Tensors Save() const;
   Regression::Tensors Rows() const;
@@ -52,12 +54,12 @@ class RowRegression {
   RegressionOptions o_;
   RowSizes sizes_;
   std::int64_t count_ = 0;
-  double last_time_ = 0;        // of the last row
-  RotatedRows newer_;           // without a window: all rows
-  std::int64_t rotated_ = 0;    // rows that went into it
-  bool placed_ = false;         // has its origin been chosen?
-  RowStore newer_rows_;         // of a window
-  double newer_log_ = 0;        // the logarithm of what was forgotten since it began
+  double last_time_ = 0;      // of the last row
+  RotatedRows newer_;         // without a window: all rows
+  std::int64_t rotated_ = 0;  // rows that went into it
+  bool placed_ = false;       // has its origin been chosen?
+  RowStore newer_rows_;       // of a window
+  double newer_log_ = 0;      // the logarithm of what was forgotten since it began
   Suffixes older_;
   double older_log_ = 0;  // and since the last of these
   std::optional<RotatedRows> counted_, solved_;

@@ -17,7 +17,9 @@ class RowStore {
   std::int64_t count() const { return static_cast<std::int64_t>(numbers_.size()) / stride(); }
   std::int64_t width() const { return width_; }
   std::int64_t stride() const { return width_ + 3; }
-  const double* Row(std::int64_t i) const { return &numbers_[static_cast<std::size_t>(i * stride())]; }
+  const double* Row(std::int64_t i) const {
+    return &numbers_[static_cast<std::size_t>(i * stride())];
+  }
   double weight(std::int64_t i) const { return Row(i)[width_]; }
   double time(std::int64_t i) const { return Row(i)[width_ + 1]; }
   double log_decay(std::int64_t i) const { return Row(i)[width_ + 2]; }

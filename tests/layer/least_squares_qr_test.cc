@@ -301,7 +301,9 @@ TEST(RotatedLeastSquaresDigits, TheGramFormSaysHowManyItHas) {
     } else {
       EXPECT_GT(offset, 1e5);
     }
-    if (offset >= 1e4) EXPECT_GT(condition, .1 * offset * offset) << offset;
+    if (offset >= 1e4) {
+      EXPECT_GT(condition, .1 * offset * offset) << offset;
+    }
   }
 }
 

@@ -31,14 +31,15 @@ struct Stream {
     double time = 1e6;
     for (std::int64_t t = 0; t < n; ++t) {
       for (double& b : beta) b += .1 * random.Normal();
-      for (std::int64_t i = 0; i < kKeys; ++i) keys.push_back(std::round(1024 * random.Normal()) / 1024);
+      for (std::int64_t i = 0; i < kKeys; ++i)
+        keys.push_back(std::round(1024 * random.Normal()) / 1024);
       for (std::int64_t c = 0; c < kValues; ++c) {
         double y = .5 * random.Normal() + offset;
         for (std::int64_t i = 0; i < kKeys; ++i) y += beta[i * kValues + c] * keys[t * kKeys + i];
         values.push_back(std::round(1024 * y) / 1024);
       }
       for (std::int64_t i = 0; i < kKeys; ++i) keys[t * kKeys + i] += offset;
-      weights.push_back(t % 7 == 3 ? 0 : .5 * (1 + t % 3));
+      weights.push_back(t % 7 == 3 ? 0 : .5 * static_cast<double>(1 + t % 3));
       times.push_back(time += t % 5 == 0 ? 0 : std::abs(random.Normal()));
     }
   }
@@ -66,10 +67,12 @@ std::vector<double> SlopesOf(const Stream& s, const RegressionOptions& o, std::i
   long double whole = 0;
   for (std::int64_t t = begin; t < end; ++t) {
     const auto age = static_cast<long double>(end - 1 - t);
-    const long double w = s.weights[t] * std::pow(static_cast<long double>(o.decay), age) *
-                          std::exp2(-static_cast<long double>(s.times[end - 1] - s.times[t]) / o.half_life);
+    const long double w =
+        s.weights[t] * std::pow(static_cast<long double>(o.decay), age) *
+        std::exp2(-static_cast<long double>(s.times[end - 1] - s.times[t]) / o.half_life);
     for (std::int64_t i = 0; i < kKeys; ++i) rows(t - begin, i) = s.keys[t * kKeys + i];
-    for (std::int64_t c = 0; c < kValues; ++c) rows(t - begin, kKeys + c) = s.values[t * kValues + c];
+    for (std::int64_t c = 0; c < kValues; ++c)
+      rows(t - begin, kKeys + c) = s.values[t * kValues + c];
     roots(t - begin, 0) = std::sqrt(w);
     whole += w;
   }
@@ -147,7 +150,9 @@ TEST(Regression, OfAHundredThousandRowsKeepsItsDigits) {
     Regression model(o);
     for (std::int64_t t = 0; t < s.count; ++t) {
       model.Learn(s.Rows(o, t, t + 1));
-      if (t % 20'011 == 20'010) EXPECT_LE(ErrorOf(model, s, t + 1), 1e-11) << o.window << ", " << t;
+      if (t % 20'011 == 20'010) {
+        EXPECT_LE(ErrorOf(model, s, t + 1), 1e-11) << o.window << ", " << t;
+      }
     }
     EXPECT_LE(ErrorOf(model, s, s.count), 1e-11) << o.window << ", " << o.decay;
     EXPECT_EQ(model.count(), s.count);
@@ -162,7 +167,9 @@ TEST(Regression, RowsThatWereLargeLeaveNothingInAWindow) {
   Regression model(o);
   for (std::int64_t t = 0; t < 1100; ++t) {
     model.Learn(s.Rows(o, t, t + 1));
-    if (t >= 1000) ASSERT_LE(ErrorOf(model, s, t + 1), 1e-11) << t;
+    if (t >= 1000) {
+      ASSERT_LE(ErrorOf(model, s, t + 1), 1e-11) << t;
+    }
   }
 }
 
@@ -177,7 +184,8 @@ TEST(Regression, PredictsByItsCoefficients) {
     for (std::int64_t t = 0; t < 50; ++t) {
       for (std::int64_t c = 0; c < kValues; ++c) {
         double want = found[kKeys * kValues + c];
-        for (std::int64_t i = 0; i < kKeys; ++i) want += found[i * kValues + c] * s.keys[t * kKeys + i];
+        for (std::int64_t i = 0; i < kKeys; ++i)
+          want += found[i * kValues + c] * s.keys[t * kKeys + i];
         EXPECT_NEAR(answers[t * kValues + c], want, 1e-10);
       }
     }
@@ -232,6 +240,17 @@ TEST(Regression, GoesOnFromWhatItSaved) {
   }
 }
 
+// Times so large that a span is less than their rounding.
+TEST(Regression, ALeastSpanHoldsTheLastRow) {
+  const auto o = With([](auto& made) { made.span = 1e-12; });
+  Stream s(20);
+  Regression model(o);
+  model.Learn(s.Rows(o, 0, 10));
+  EXPECT_EQ(model.held(), 1);
+  model.Learn(s.Rows(o, 10, 11));
+  EXPECT_EQ(model.held(), s.times[10] == s.times[9] ? 2 : 1);
+}
+
 void ExpectError(const std::function<void()>& call, const std::string& part) {
   try {
     call();
@@ -261,13 +280,21 @@ TEST(Regression, SaysWhatIsWrongAndWhere) {
   expect("or later, as time goes on, but is");
   bad.times[10] = bad.times[9] - 1;
   expect("in row 0");
-  ExpectError([&] { model.Learn({.keys = good.keys, .values = good.values}); }, "times must be 20 numbers");
+  ExpectError([&] { model.Learn({.keys = good.keys, .values = good.values}); },
+              "times must be 20 numbers");
   ExpectError([&] { model.Learn({.keys = good.keys}); }, "X must be 0 numbers but is 60");
   ExpectError([] { Regression(With([](auto& o) { o.decay = 0; })); }, "decay must be above 0");
-  ExpectError([] { Regression(With([](auto& o) { o.half_life = kNan; })); }, "half_life must be above 0");
+  ExpectError([] { Regression(With([](auto& o) { o.half_life = kNan; })); },
+              "half_life must be above 0");
   ExpectError([] { Regression(With([](auto& o) { o.ridge = -1; })); }, "ridge must be 0 or more");
   ExpectError([] { Regression(With([](auto& o) { o.window = -1; })); }, "window must be 0 or more");
   ExpectError([&] { Regression(timed, {}); }, "counts must be saved but is absent");
+  auto saved = model.Save();
+  saved["counts"].as<double>()[6] = 1e6;
+  ExpectError([&] { Regression(timed, saved); }, "counts must be of rows that were saved but is");
+  saved = model.Save();
+  saved["r"] = Tensor(DType::kFloat64, {2, 2});
+  ExpectError([&] { Regression(timed, saved); }, "r must be 16 numbers of float64 but is 4");
 }
 
 }  // namespace

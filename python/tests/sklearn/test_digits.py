@@ -67,6 +67,27 @@ def test_certified_problems_in_parts(recipe: str, how: str, name: str, digits: f
         assert NIST.digits(errors, problem.errors) >= (7.5 if recipe == GRAM else 13)
 
 
+@pytest.mark.parametrize(
+    "name, digits", [("norris", 12.0), ("longley", 10.9), ("wampler1", 9.3), ("wampler2", 10.2)]
+)
+@pytest.mark.parametrize("junk", [0, 7, 100])
+def test_certified_problems_in_a_window(junk: int, name: str, digits: float) -> None:
+    """Behind rows that are a million times as large, and have left."""
+    problem = PROBLEMS[name]
+    random = np.random.default_rng(junk)
+    scale = 1e6 * np.abs(problem.x).max(axis=0)
+    model = StreamingRegressor(EXACT, window=len(problem.y))
+    for row in random.standard_normal((junk, problem.x.shape[1])) * scale:
+        model.learn_one(dict(enumerate(row.tolist())), 1e6 * float(random.standard_normal()))
+    for row, value in zip(problem.x.tolist(), problem.y.tolist()):
+        model.learn_one(dict(enumerate(row)), value)
+    got = np.append(model.intercept_, model.coef_)
+    assert NIST.digits(got, problem.coefficients) >= digits
+    if problem.errors.all():
+        errors = np.append(model.intercept_stderr_, model.coef_stderr_)
+        assert NIST.digits(errors, problem.errors) >= 13
+
+
 def _drawn(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Multiples of 2^-10, which stay exact beside an offset of 2^30."""
     generator = np.random.default_rng(3)

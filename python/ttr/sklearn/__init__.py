@@ -12,6 +12,8 @@
 
     whole = sum(StreamingRegressor().fit(*part) for part in parts)         # tables together
     recent = StreamingRegressor(window=100)                                # the last 100 rows alone
+    fading = StreamingRegressor(half_life="7d", time="at")                 # by a column of dates
+    shops = GroupedRegressor(recent, by="shop").fit(frame, y)              # one for every shop
     panel = StreamingForecaster().fit_panel(table)                         # many series: unique_id, ds, y
 
 Every recipe that reads pairs one by one will do (`ttr.zoo()`); the gates that a network would give
@@ -24,7 +26,14 @@ if importlib.util.find_spec("sklearn") is None:
     raise ImportError("ttr.sklearn needs scikit-learn 1.6 or newer: pip install scikit-learn")
 
 from ._forecaster import StreamingForecaster
+from ._groups import GroupedRegressor
 from ._panel import ForecasterPanel
-from ._regressor import StreamingRegressor
+from ._regressor import RegressionPath, StreamingRegressor
 
-__all__ = ["ForecasterPanel", "StreamingForecaster", "StreamingRegressor"]
+__all__ = [
+    "ForecasterPanel",
+    "GroupedRegressor",
+    "RegressionPath",
+    "StreamingForecaster",
+    "StreamingRegressor",
+]

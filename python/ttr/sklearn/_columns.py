@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ._constants import Array
+from ._rows import labels_of
 
 
 def split(op: str, X: Any, column: Any) -> tuple[Any, Any]:
     """The table without a column, and that. A column is called by its label where tables have labels,
     else by its position. ValueError: it is not there."""
-    if hasattr(X, "columns"):
-        labels = list(getattr(X, "column_names", X.columns))
+    labels = labels_of(X)
+    if labels is not None:
         if column not in labels:
             raise ValueError(f"[{op}] X must have the column {column!r} but has {labels}")
         if hasattr(X, "drop_columns"):  # pyarrow

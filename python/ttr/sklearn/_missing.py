@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._constants import Array
-from ._rows import check_among
+from ._rows import check_among, labels_of
 
 POLICIES = ("raise", "drop", "zero", "wait")
 
@@ -61,9 +61,8 @@ def check_weights(op: str, weights: Any) -> None:
 def _place(place: tuple[int, ...], table: Any) -> str:
     text = f"row {place[0]}"
     if len(place) > 1:
-        labels = getattr(table, "columns", None)
-        column = list(getattr(table, "column_names", labels))[place[1]] if labels is not None else place[1]
-        text += f", column {column!r}"
+        labels = labels_of(table)
+        text += f", column {place[1] if labels is None else labels[place[1]]!r}"
     return text
 
 

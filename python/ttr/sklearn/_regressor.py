@@ -8,25 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 import ttr
 
-from ._columns import split, times_of
 from ._constants import Array, Constants, interval_decay_of, streamable
 from ._forgetting import Forgetting
-from ._linear import LinearFit, can_centre, is_least_squares, is_linear
+from ._learned import Learned
+from ._linear import can_centre, is_least_squares
 from ._memory import RowMemory
 from ._merging import check_alike, check_sums, check_taken_back, merged, without
-from ._missing import check_known, check_numbers, check_policy, check_weights, filled
-from ._residuals import FitResiduals, PredictiveResiduals, check_level, quantile
+from ._residuals import FitResiduals, PredictiveResiduals
 from ._rotated import RotatedMemory
-from ._rows import are_texts, check_labels, check_number, check_row, labels_of
+from ._rows import check_number, check_row
 from ._triangle import is_rotated
 
 
@@ -39,7 +33,7 @@ class RegressionPath(NamedTuple):
     intercept: Array
 
 
-class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class StreamingRegressor(Learned, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A memory of rows, y = m(x), that goes on learning.
 
         m_t = argmin_m  sum_{i<=t} w_i g^(t-i) |y_i - m(x_i)|^2 + ridge
@@ -103,13 +97,6 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     that fall; weights that the recipe does not take ("importance: input"), below 0 or not finite; a
     recipe that cannot learn row by row.
     """
-
-    memory_: RowMemory | RotatedMemory
-    _labels: list[Any] | None  # of the columns, where they have some
-    _named: dict[Any, int]  # their places by their labels
-    _flat: bool  # y had one axis
-    _fit: FitResiduals | None  # of least squares
-    _errors: PredictiveResiduals | None  # of all others
 
     def __init__(
         self,
@@ -198,24 +185,6 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         weights = None if w == 1 else np.array([float(w)])
         self._write(*self._taken(self._row(plain)[None], value, weights, times))
 
-    @property
-    def _may_be_missing(self) -> bool:
-        return bool(self.nulls != "raise")
-
-    def _check_one(self, name: str, number: Any) -> None:
-        """ValueError: no number, infinity, or nothing where nothing may be missing."""
-        if number is None and self._may_be_missing:
-            return
-        check_number("learn_one", name, number)
-        if np.isfinite(number) or (np.isnan(number) and self._may_be_missing):
-            return
-        raise ValueError(f"[learn_one] {name} must be finite but is {number}")
-
-    def _time_of(self, x: Mapping[Any, Any]) -> Array:
-        if self.time not in x:
-            raise ValueError(f"[learn_one] x must have the time {self.time!r} but has {list(x)}")
-        return times_of("learn_one", [x[self.time]])
-
     def _learn(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> StreamingRegressor:
         self._write(*self._table("partial_fit" if not reset else "fit", X, y, sample_weight, reset))
         return self
@@ -230,70 +199,6 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             names = labels if labels is not None else self._positions(X.shape[1])
             self._start(names, 1 if y.ndim == 1 else y.shape[1], flat=y.ndim == 1)
         return self._taken(X, self._values(op, y), weights, times)
-
-    def _positions(self, features: int) -> list[Any]:
-        """The labels of an array's columns, without that of the time."""
-        if self.time is None:
-            return list(range(features))
-        return [place for place in range(features + 1) if place != self.time]
-
-    def _checked(
-        self, op: str, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Array, Array, Array | None, Array | None, list[Any] | None]:
-        """X, y, weights and times as numbers, missing ones NaN, and the labels of the columns."""
-        check_policy(self.nulls)
-        times = None
-        if self.time is not None:
-            X, times = split(op, X, self.time)
-            times = times_of(op, times)
-        labels, table, target = labels_of(X), X, y
-        if not reset:
-            check_labels(op, self._labels, X)
-        numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
-        separately = numbers, {**numbers, "ensure_2d": False}
-        try:
-            X, y = validate_data(self, X, y, reset=reset, validate_separately=separately)
-        except ValueError:
-            check_numbers(op, "X", table)
-            check_numbers(op, "y", y)
-            raise
-        check_consistent_length(X, y)
-        check_known(op, "X", X, table, self._may_be_missing)
-        check_known(op, "y", y, target, self._may_be_missing)
-        weights = None
-        if sample_weight is not None:
-            check_weights(op, sample_weight)
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            if not weights.any():  # what scikit-learn's newer releases say
-                raise ValueError(f"[{op}] sample_weight must have a non-zero number but is all 0")
-        return X, y, weights, times, labels
-
-    def _values(self, op: str, y: Array) -> Array:
-        """y as [n, outputs]."""
-        values, outputs = y.reshape(len(y), -1), self.memory_.value_dim
-        if values.shape[1] != outputs:
-            raise ValueError(f"[{op}] y must have {outputs} columns but has {values.shape[1]}")
-        return values
-
-    def _taken(
-        self, X: Array, values: Array, weights: Array | None, times: Array | None
-    ) -> tuple[Array, Array, Array | None, Array | None]:
-        """Nothing missing, and weights as the recipe takes them."""
-        if weights is not None and not self.memory_.weighs:
-            if not np.all(weights == 1):
-                raise ValueError(
-                    f"[sklearn] sample_weight must be of a recipe with importance: input but is of "
-                    f"{self.memory_.recipe}"
-                )
-            weights = None
-        table = filled(self.nulls, X, values, weights, times)
-        rotated = isinstance(self.memory_, RotatedMemory)
-        if table[2] is not None and not self.memory_.weighs and not rotated:
-            raise ValueError(
-                f"[sklearn] rows that wait must be of a recipe with importance: input but are of "
-                f"{self.memory_.recipe}: nulls='drop' leaves them out"
-            )
-        return table
 
     def _start(self, names: list[Any], outputs: int, flat: bool) -> None:
         recipe = streamable(self.recipe)
@@ -424,29 +329,12 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "gates": self.memory_.constants,
             "window": self.window,
             "half_life": self.half_life,
+            "time": self.time,
             "features": list(self._named),
             "outputs": f"{self.memory_.value_dim}{axes}",
         }
 
     # ---- Rows of names ---------------------------------------------------------------------------
-
-    def _name(self, names: list[Any]) -> None:
-        if are_texts(names):
-            self.feature_names_in_ = np.array(names, dtype=object)
-        self._labels = names
-        self._place(names)
-
-    def _place(self, names: list[Any]) -> None:
-        self._named = {name: place for place, name in enumerate(names)}
-        self._places = self._named if self.time is None else {**self._named, self.time: -1}
-
-    def _row(self, x: Mapping[Any, Any]) -> Array:
-        row = np.zeros(self.n_features_in_)
-        for name, number in x.items():
-            place = self._named.get(name)
-            if place is not None:
-                row[place] = np.nan if number is None else number
-        return row
 
     def _grow(self, some: list[Any]) -> None:
         names = [*self._named, *(name for name in some if name not in self._named)]
@@ -478,119 +366,6 @@ class StreamingRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if memory is None:
             return 0.0
         return float(self._answered(self._row(plain)[None])[0, 0])
-
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Bounds between which the y of each row is expected with probability `level`, each in the
-        shape of `predict`.
-
-        Least squares: m(x) +- q s sqrt(1 + (S2 / S) x^T A^-1 x), q of Student's t with n_eff - p
-        degrees of freedom. Others: m(x) +- q s, with n_eff. Errors are taken to be Gaussian, of one
-        variance. NaN while there are too few rows.
-        """
-        check_level(level)
-        X, y = self._read(X)
-        residuals = self._residuals()
-        if residuals is not None:
-            leverage = self._linear().leverage(np.nan_to_num(X, nan=0.0))
-            spread = 1 + residuals.samples.spread * leverage
-            q = quantile(level, residuals.degrees)
-            margin = q * np.sqrt(residuals.variance * spread[:, None])
-        else:
-            assert self._errors is not None
-            margin = np.broadcast_to(self._errors.margin(level), y.shape)
-        return self._shaped(y - margin), self._shaped(y + margin)
-
-    def _read(self, X: Any) -> tuple[Array, Array]:
-        """X as it is read, and what is predicted of it, [n, outputs]."""
-        check_is_fitted(self, "memory_")
-        if self.time is not None:
-            X, _ = split("predict", X, self.time)
-        check_labels("predict", self._labels, X)
-        table = X
-        try:
-            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
-        except ValueError:
-            check_numbers("predict", "X", table)
-            raise
-        check_known("predict", "X", X, table, self._may_be_missing)
-        return X, self._answered(X)
-
-    def _answered(self, X: Array) -> Array:
-        """m(x), NaN where a regressor is missing that is not 0 then."""
-        missing = np.isnan(X)
-        if not missing.any():
-            return self.memory_.predict(X)
-        answers = self.memory_.predict(np.where(missing, 0, X))
-        if self.nulls != "zero":
-            answers[missing.any(axis=1)] = np.nan
-        return answers
-
-    def _shaped(self, y: Array) -> Array:
-        return y[:, 0] if self._flat else y
-
-    # ---- What was learned ------------------------------------------------------------------------
-
-    @property
-    def n_seen_(self) -> int:
-        """Rows learned so far."""
-        check_is_fitted(self, "memory_")
-        return self.memory_.count
-
-    @property
-    def coef_(self) -> Any:
-        return self._of_outputs(self._linear().coefficients.T)
-
-    @property
-    def intercept_(self) -> Any:
-        return self._of_outputs(self._linear().intercept)
-
-    @property
-    def coef_stderr_(self) -> Any:
-        return self._of_outputs(self._standard_errors()[:, : self.n_features_in_])
-
-    @property
-    def intercept_stderr_(self) -> Any:
-        errors = self._standard_errors()
-        affine = errors.shape[1] > self.n_features_in_
-        return self._of_outputs(errors[:, -1] if affine else np.zeros(len(errors)))
-
-    @property
-    def residual_variance_(self) -> Any:
-        check_is_fitted(self, "memory_")
-        residuals = self._residuals()
-        if residuals is not None:
-            return self._of_outputs(residuals.variance)
-        assert self._errors is not None
-        return self._of_outputs(self._errors.scale**2)
-
-    def _of_outputs(self, numbers: Array) -> Any:
-        return numbers[0] if self._flat else numbers
-
-    def _residuals(self) -> FitResiduals | None:
-        """Those of least squares."""
-        memory = self.memory_
-        return memory.residuals() if isinstance(memory, RotatedMemory) else self._fit
-
-    def _linear(self) -> LinearFit:
-        check_is_fitted(self, "memory_")
-        if not is_linear(self.memory_.recipe):
-            raise AttributeError(
-                f"a memory has coefficients where it is linear in x, and {self.memory_.recipe} is "
-                f"not"
-            )
-        return LinearFit(self.memory_)
-
-    def _standard_errors(self) -> Array:
-        """[outputs, p], the intercept's last."""
-        fit = self._linear()
-        residuals = self._residuals()
-        if residuals is None:
-            raise AttributeError(
-                f"coefficients have standard errors where least squares are solved, which "
-                f"{self.memory_.recipe} does not"
-            )
-        variance = residuals.variance * residuals.samples.spread
-        return np.asarray(np.sqrt(np.outer(variance, fit.inverse_diagonal)))
 
 
 _UNFITTED = "[merge, unlearn] the %(name)s must have learned rows but has none: call fit first"

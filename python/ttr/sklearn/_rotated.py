@@ -166,18 +166,16 @@ class RotatedMemory:
         placed = mine if mine["counts"][3] or not its["counts"][3] else its
         counts[3], origin = placed["counts"][3], placed["origin"]
         parts = [self._seen(m, origin).faded(fade) for m, fade in zip((mine, its), fades)]
-        both = parts[0].and_rows_of(parts[1])
         # The ridge of the later one, which begins anew, is there twice.
-        extra = self._ridge_within(later.count) if has_ridge_in_state(self.recipe) else 0.0
-        both = both.without_ridge(extra, self.key_dim)
-        by = means(both.state()) if self._affine else None
+        extra = self._ridge_within(later.count)
+        triangle = parts[0].and_rows_of(parts[1]).without_ridge(extra, self.key_dim)
+        by = means(triangle.state()) if self._affine else None
         if by is not None:
-            by = (few_bits(by[0]), few_bits(by[1])) if both.regular else by
+            by = (few_bits(by[0]), few_bits(by[1])) if triangle.regular else by
             before, origin = origin, origin + np.concatenate(by)
-            both = both.moved(*np.split(origin - before, [self.key_dim]))
-        sums = fades[0] * mine["sums"] + fades[1] * its["sums"]
-        sums[1] = fades[0] ** 2 * mine["sums"][1] + fades[1] ** 2 * its["sums"][1]
-        return self._made({**_as_saved(both), "counts": counts, "origin": origin, "sums": sums})
+            triangle = triangle.moved(*np.split(origin - before, [self.key_dim]))
+        sums = np.sum([[fade, fade**2] * m["sums"] for m, fade in zip((mine, its), fades)], axis=0)
+        return self._made({**_as_saved(triangle), "counts": counts, "origin": origin, "sums": sums})
 
     def _seen(self, saved: dict[str, Array], origin: Array) -> Triangle:
         """A memory's triangle, from another origin."""

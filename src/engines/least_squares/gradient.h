@@ -48,8 +48,8 @@
 ///
 /// where no A_t is formed either: gradient/norm_slope-inl.h.
 ///
-/// Where options.rotates, a and b are D, L and W, and so are their gradients: x and z are solved by the
-/// triangle, token by token, and A and B are nowhere formed (qr/gradient-inl.h).
+/// Where options.rotates, a and b are D, L and W, and so are their gradients: x and z are solved by
+/// the triangle, token by token, and A and B are nowhere formed (qr/gradient-inl.h).
 ///
 /// Cost: some 32 D^2 + 16 D Dv flops a token (D^3 / 3 more with systems of their own, 4 n D^2 for n
 /// steps of an iteration, some 9 D^3 with all eigenvectors); scratch of O(T D) for every thread,
@@ -66,7 +66,7 @@ namespace ttr::least_squares {
 struct Gradients {
   TensorView q{}, k{}, v{};
   TensorView log_decay{}, importance{}, step{}, momentum{};
-  TensorView ridge{};   ///< [N, H, D] float64, of the constant ridge in every sequence
+  TensorView ridge{};          ///< [N, H, D] float64, of the constant ridge in every sequence
   TensorView a{}, b{}, rss{};  ///< of the initial state
 };
 

@@ -62,9 +62,9 @@ void Backward(const Options& given, const BackwardCall& call, Executor& executor
   const Options options = Differentiated(given);
   const Work work(call.forward, call.dy);
   if (work.items() == 0) return;
-  const auto run = options.rotates                            ? RunRotatedGradient
+  const auto run = options.rotates                       ? RunRotatedGradient
                    : work.sizes.state == DType::kFloat64 ? RunGradientDouble
-                                                          : RunGradientFloat;
+                                                         : RunGradientFloat;
   const common::WorkerScratch workers("least_squares", scratch,
                                       common::WorkersOf(work.Threads(executor), work.items()),
                                       BytesOfWorker(options, work.sizes));

@@ -148,7 +148,8 @@ class RotatedGradient {
     slope.FromSums();
     for (std::int64_t i = 0; i < key_dim(); ++i) {
       if (g_.da_initial) sn::StoreRow(slope.by_r + i * key_dim(), i, 0, key_dim(), g_.da_initial);
-      if (g_.db_initial) sn::StoreRow(slope.by_w + i * value_dim(), i, 0, value_dim(), g_.db_initial);
+      if (g_.db_initial)
+        sn::StoreRow(slope.by_w + i * value_dim(), i, 0, value_dim(), g_.db_initial);
     }
   }
 
@@ -161,13 +162,14 @@ class RotatedGradient {
       const double *const x = RowOf(s_.x, t, r), *const z = RowOf(s_.z, t, r);
       sn::LoadRow(HeadOf(g_.dy, g_.dy_head_stride, r), t, 0, value_dim(), s_.values);
       AddPair(z, x, 1);
-      if (s_.singular[t * m_.queries + r]) AddPair(RowOf(s_.more_z, t, r), RowOf(s_.more_x, t, r), -1);
+      if (s_.singular[t * m_.queries + r])
+        AddPair(RowOf(s_.more_z, t, r), RowOf(s_.more_x, t, r), -1);
       for (std::int64_t i = 0; i < key_dim(); ++i) SubtractRow(value_dim(), -x[i], s_.values, G(i));
     }
   }
 
-  /// F -= factor z x^T, and what that asks of a ridge that is no part of A, which does not grow with
-  /// it.
+  /// F -= factor z x^T, and what that asks of a ridge that is no part of A, which does not grow
+  /// with it.
   void AddPair(const double* z, const double* x, double factor) {
     for (std::int64_t i = 0; i < key_dim(); ++i) {
       SubtractRow(key_dim(), factor * z[i], x, F(i));
@@ -195,7 +197,8 @@ class RotatedGradient {
   }
 
   void TakeRow(std::int64_t t, double weight) {
-    double *const keys = s_.forward.row, *const by_key = s_.room, *const by_value = s_.room + s_.stride;
+    double *const keys = s_.forward.row, *const by_key = s_.room,
+                  *const by_value = s_.room + s_.stride;
     sn::LoadRow(m_.v, t, 0, value_dim(), s_.values);
     sn::LoadRow(m_.k, t, 0, key_dim(), keys);
     std::fill(by_key, by_key + s_.stride, 0.0);

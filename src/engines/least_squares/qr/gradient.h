@@ -17,8 +17,8 @@ struct RotatedGradientScratch {
   double *x, *z;            // the solutions of every output
   double *more_x, *more_z;  // second pairs of those that are singular
   std::int8_t* singular;
-  double *f, *g, *c;     // F + F^T and G, key_dim rows each; what is asked of sum w v^2
-  double *by_r, *by_w;   // of a state: [key_dim, key_dim], [key_dim, value_dim]
+  double *f, *g, *c;      // F + F^T and G, key_dim rows each; what is asked of sum w v^2
+  double *by_r, *by_w;    // of a state: [key_dim, key_dim], [key_dim, value_dim]
   double *values, *room;  // a row; two rows, or key_dim of key_dim
 
   RotatedGradientScratch(const Options& options, const Sizes& sizes, common::ScratchLayout& layout)

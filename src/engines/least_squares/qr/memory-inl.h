@@ -41,7 +41,8 @@ class RotatedMemory {
     Store();
   }
 
-  // ---- What gradients (gradient-inl.h) take of it, too ---------------------------------------------
+  // ---- What gradients (gradient-inl.h) take of it, too
+  // ---------------------------------------------
 
   /// The triangle of the caller's state.
   void Load() {

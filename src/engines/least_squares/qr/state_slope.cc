@@ -1,6 +1,7 @@
 #include "src/engines/least_squares/qr/state_slope.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ttr::least_squares {
 namespace {
@@ -22,7 +23,7 @@ void Substitute(const Triangle& t, std::int64_t count, std::int64_t stride, doub
 double StateSlope::ToSums(const double* rss) const {
   const std::int64_t n = triangle.key_dim, values = triangle.value_dim;
   double product = 0;
-  for (std::int64_t c0 = 0; c0 < values; ++c0) product += c[c0] * rss[c0];
+  for (std::int64_t v = 0; v < values; ++v) product += c[v] * rss[v];
   for (std::int64_t i = 0; i < n; ++i) product += by_r[i * n + i] * triangle.d[i];
   for (std::int64_t i = 0; i < n; ++i) {
     const double* const w = triangle.Row(i);

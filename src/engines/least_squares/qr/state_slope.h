@@ -14,7 +14,8 @@ namespace ttr::least_squares {
 /// By W = D^-1 U^-1 B and U^-1 dU = triu(U^-1 dA U^-T, 1) D^-1, with a bar for dL/d.,
 ///
 ///     Bbar = L^-1 D^-1 (Wbar - 2 rssbar D W),   Ubar -= Bbar (D W)^T
-///     Dbar -= diag(...)W / D + rssbar W^2,      Abar = L^-1 (triu(L Ubar D^-1, 1) + Dbar) L^-T
+///     Dbar -= (Wbar - 2 rssbar D W) W / D + rssbar W^2, summed over values
+///     Abar = L^-1 (triu(L Ubar D^-1, 1) + Dbar) L^-T
 ///
 /// O(D^2 (D + Dv)). A channel that nothing has excited, D_i = 0, passes nothing on.
 struct StateSlope {
