@@ -299,8 +299,8 @@ PUBLISHED: Mapping[str, Design] = {
         learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         output_gate="silu", gate_bias=True, source="arXiv 2501.00663",
     ),
-    # Steps of both below are those of plain gradients: the papers' 0.01 goes with updates that are made
-    # orthogonal. What a mini-batch memorizes is read behind it: of 2048 and 1024 tokens, by default.
+    # Steps of both below are those of plain gradients; LaCT's 0.01 goes with updates that are made orthogonal.
+    # What a mini-batch memorizes is read behind it: of 2048 and 1024 tokens, by default.
     "lact": Design(
         learn=("state",), start_size=0.0, conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms",
         source="arXiv 2505.23884; one step size for all matrices, a convolution for the window of attention "
