@@ -96,10 +96,10 @@ def _by_prefixes(
     some = call.sizes["H"] // heads
     for passes in _passes(call, pairs, some):
         given = _Memories(q, *pairs, a, b, added)
-        made = [_recall(passes, part.cut(heads, by_head=True)) for part in given.cut(batches, by_head=False)]
-        if all(rows is not None for rows in made):
-            y, a_last, b_last = (torch.cat(x) for x in zip(*(rows for rows in made if rows is not None)))
-            return y, a_last, b_last
+        found = [_recall(passes, part.cut(heads, by_head=True)) for part in given.cut(batches, by_head=False)]
+        made = [rows for rows in found if rows is not None]
+        if len(made) == len(found):
+            return _joined(made, (0, 0, 0))
     return None
 
 
@@ -117,6 +117,8 @@ class _Memories(NamedTuple):
 
     def cut(self, parts: int, by_head: bool) -> list[_Memories]:
         """As many parts, of some sequences or, ``by_head``, of some heads each."""
+        if parts == 1:
+            return [self]
         axes = (2, 2, 2, 2, 2, 1, 1, 0) if by_head else (0, 0, 0, 0, 0, 0, 0, None)
         columns = [
             [x] * parts if x is None or axis is None else x.split(-(-x.shape[axis] // parts), axis)
@@ -128,12 +130,21 @@ class _Memories(NamedTuple):
 def _recall(maker: Callable[[Pairs], Any], parts: list[_Memories]) -> tuple[Tensor, Tensor, Tensor] | None:
     """Part by part, so that what one forms is gone before the next, backward as well. None where systems
     are singular to rounding."""
-    found = []
+    made = []
     for q, k, v, w, g, a, b, ridge in parts:
-        found.append(recall(maker, q, Pairs(k, v, w, g), a, b, ridge))
-        if not found[-1].sound:
+        y, a, b, sound = recall(maker, q, Pairs(k, v, w, g), a, b, ridge)
+        if not sound:
             return None
-    y, a, b = (torch.cat(x, axis) for x, axis in zip(zip(*(part[:3] for part in found)), (2, 1, 1)))
+        made.append((y, a, b))
+    return _joined(made, (2, 1, 1))
+
+
+def _joined(
+    parts: list[tuple[Tensor, Tensor, Tensor]], axes: tuple[int, int, int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    if len(parts) == 1:
+        return parts[0]
+    y, a, b = (torch.cat(x, axis) for x, axis in zip(zip(*parts), axes))
     return y, a, b
 
 
@@ -147,8 +158,8 @@ def _parts(call: Call) -> tuple[int, int]:
     sizes = call.sizes
     numbers = sizes["B"] * sizes["T"] * sizes["H"] * (sizes["Dphi"] + sizes["Dv"])
     wanted = -(-numbers // _TOGETHER.get(call.device.type, _TOGETHER_ELSEWHERE))
-    batches = max(1, min(sizes["B"], wanted))
-    batches = -(-sizes["B"] // -(-sizes["B"] // batches)) if sizes["B"] else 1
+    each = -(-sizes["B"] // max(1, min(sizes["B"], wanted)))  # sequences of a part
+    batches = -(-sizes["B"] // max(1, each)) or 1
     most = math.gcd(sizes["Hq"], sizes["Hk"], sizes["Hv"], sizes["H"])
     heads = max(n for n in range(1, most + 1) if most % n == 0 and n <= max(1, -(-wanted // batches)))
     return batches, heads
