@@ -53,6 +53,8 @@ def trained(study: Study, task: Task, method: str, **changes: Any) -> dict[str, 
         for name, study in STUDIES.items()
         for task in study.tasks
         for method in study.methods
+        # Ranks of one recipe: the least is enough where sequences are long.
+        if task.name != "text" or not method.startswith("low rank") or method == "low rank 1"
     ],
 )
 def test_every_method_trains_on_every_task(name: str, task: str, method: str) -> None:
