@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "tools/bench_least_squares.h"
@@ -28,6 +30,7 @@ struct ApplyArguments {
   int threads = 0;
   bool gradients = false;
   bool bfloat16_products = false;
+  bool reports = false;
   bool quiet = false;
 };
 
@@ -44,12 +47,10 @@ void RunPieces(const Layer& layer, const Inputs& inputs, const Pieces& pieces, S
     const std::int64_t count = std::min(pieces.piece, pieces.tokens - begin);
     Tensor cu_seqlens;
     const Inputs part = SliceTokens(layer.recipe(), inputs, begin, count, cu_seqlens);
-    Outputs part_outputs{outputs.y.Slice(1, begin, count), outputs.status.Slice(1, begin, count)};
-    if (outputs.iterations.defined()) {
-      part_outputs.iterations = outputs.iterations.Slice(1, begin, count);
-    }
-    if (outputs.residual.defined()) {
-      part_outputs.residual = outputs.residual.Slice(1, begin, count);
+    Outputs part_outputs{.y = outputs.y.Slice(1, begin, count)};
+    for (const ReportField& report : kReports) {
+      const TensorView& whole = outputs.*report.view;
+      if (whole.defined()) part_outputs.*report.view = whole.Slice(1, begin, count);
     }
     if (pieces.step) {
       layer.Step(part, state, part_outputs, options);
@@ -149,31 +150,43 @@ Dims CheckCall(const ApplyArguments& arguments, const Recipe& recipe, const Laye
 }
 
 // The outputs of a call: y and status, iterations of a solver that stops at a tolerance, residuals
-// of those that iterate.
+// of those that iterate; with `reports` all that the recipe has.
 class ApplyOutputs {
  public:
-  ApplyOutputs(const Recipe& recipe, const Dims& dims, DType dtype)
-      : y_(dtype, OutputShape(dims)), status_(DType::kInt8, StatusShape(dims)) {
-    if (recipe.optimizer.solver == Solver::kConjugateGradient) {
-      iterations_ = Tensor(DType::kInt64, StatusShape(dims));
-    }
-    if (CarriesGram(recipe) && recipe.optimizer.solver != Solver::kExact) {
-      residual_ = Tensor(DType::kFloat64, StatusShape(dims));
+  ApplyOutputs(const Recipe& recipe, const Dims& dims, DType dtype, bool reports)
+      : y_(dtype, OutputShape(dims)) {
+    for (const ReportField& report : kReports) {
+      if (IsWritten(recipe, report, reports)) {
+        reports_[report.name] = Tensor(report.dtype, ReportShape(report, dims));
+      }
     }
   }
 
   Outputs views() const {
-    return {y_.view(), status_.view(), iterations_.view(), residual_.view()};
+    Outputs outputs{.y = y_.view()};
+    for (const ReportField& report : kReports) {
+      if (const auto at = reports_.find(report.name); at != reports_.end()) {
+        outputs.*report.view = at->second.view();
+      }
+    }
+    return outputs;
   }
   void MoveInto(TensorFile& file) {
     file.tensors["y"] = std::move(y_);
-    file.tensors["status"] = std::move(status_);
-    if (iterations_.defined()) file.tensors["iterations"] = std::move(iterations_);
-    if (residual_.defined()) file.tensors["residual"] = std::move(residual_);
+    for (auto& [name, tensor] : reports_) file.tensors[std::string(name)] = std::move(tensor);
   }
 
  private:
-  Tensor y_, status_, iterations_, residual_;
+  static bool IsWritten(const Recipe& recipe, const ReportField& report, bool reports) {
+    const Solver solver = recipe.optimizer.solver;
+    if (report.view == &Outputs::status) return true;
+    if (report.view == &Outputs::iterations) return solver == Solver::kConjugateGradient;
+    if (report.view == &Outputs::residual) return CarriesGram(recipe) && solver != Solver::kExact;
+    return reports && HasReport(recipe, report);
+  }
+
+  Tensor y_;
+  std::map<std::string_view, Tensor> reports_;
 };
 
 void Run(const ApplyArguments& arguments) {
@@ -208,7 +221,7 @@ void Run(const ApplyArguments& arguments) {
   for (auto& [name, tensor] : out.tensors) state.Set(name, std::move(tensor));
   out.tensors.clear();
 
-  ApplyOutputs outputs(recipe, dims, given.inputs.v.dtype());
+  ApplyOutputs outputs(recipe, dims, given.inputs.v.dtype(), arguments.reports);
   if (dims.tokens == 0 || piece >= dims.tokens) {
     layer.Forward(given.inputs, state, outputs.views(), options);
   } else {
@@ -261,6 +274,10 @@ void AddApply(Command ttr) {
   command.AddFlag("--bfloat16-products", arguments->bfloat16_products,
                   "of bfloat16 inputs: products with the memory in bfloat16, where the processor "
                   "has them; faster, off by some 1e-3");
+  command.AddFlag("--reports", arguments->reports,
+                  "also write what the regression knows beside y: slope (local polynomials), "
+                  "leverage (exact least squares, kernel regression), effective_pairs (weighted "
+                  "means, local polynomials); by the definition, which is slow");
   command.AddFlag("--quiet", arguments->quiet, "no notes, no progress");
   command.OnRun([arguments] { Run(*arguments); });
 }

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
+#include "ttr/inputs.h"
 #include "ttr/tensor.h"
 
 namespace ttr {
@@ -21,8 +23,10 @@ enum class Status : std::int8_t {
   kSingular = 3,  ///< no neighbour has weight, or nothing can be solved: y = 0
 };
 
-/// Memory of the caller's that receives results. No element of it is written twice, and none of it
-/// overlaps anything else of the call.
+/// Memory of the caller's that receives results. What a regression knows beside y (slope, leverage,
+/// effective_pairs) is of the outputs before their norm. Engines that do not have it leave the call
+/// to the definition, in double precision and much slower. No element of it is written twice, and
+/// none of it overlaps anything else of the call.
 struct Outputs {
   TensorView y{};       ///< [B, T, max(H, Hq), Dv], float32, float64, bfloat16 or float16
   TensorView status{};  ///< optional: int8 [B, T, max(H, Hq)], a Status each
@@ -31,7 +35,39 @@ struct Outputs {
   /// optional: float64 [B, T, max(H, Hq)], |q - (A + R) x| / |q| as the iteration left it, of the
   /// system that an answer solves; 0: it was not iterated. As much work as one step more.
   TensorView residual{};
+  /// optional: float64 [B, T, max(H, Hq), Dk Dv], of local polynomials: the slope M^T of the fit
+  /// at its query, v = c + M (k - q) + ...; 0 where nothing is fitted
+  TensorView slope{};
+  /// optional: float64 [B, T, max(H, Hq)], of exact least squares h = q^T A^-1 q, A with its ridge;
+  /// of kernel regression (k(q, q) - k(q, K) (k(K, K) + ridge W^-1)^-1 k(K, q)) / ridge, which is
+  /// the same under the linear kernel. Where values have noise of variance s^2 about the map, the
+  /// answer has the variance s^2 h, and a value at q is forecast with s^2 (1 + h).
+  TensorView leverage{};
+  /// optional: float64 [B, T, max(H, Hq)], of weighted means and local polynomials: 1 / sum p_i^2,
+  /// p_i the shares of the pairs; as many pairs of one weight vary as much (Kish). 0 without any
+  TensorView effective_pairs{};
 };
+
+/// An output beside y, and what it is made of.
+struct ReportField {
+  std::string_view name;
+  TensorView Outputs::* view;
+  DType dtype;
+  bool of_channels = false;  ///< a number for every key and value channel, [.., Dk Dv]
+};
+inline constexpr ReportField kReports[] = {
+    {"status", &Outputs::status, DType::kInt8},
+    {"iterations", &Outputs::iterations, DType::kInt64},
+    {"residual", &Outputs::residual, DType::kFloat64},
+    {"slope", &Outputs::slope, DType::kFloat64, true},
+    {"leverage", &Outputs::leverage, DType::kFloat64},
+    {"effective_pairs", &Outputs::effective_pairs, DType::kFloat64},
+};
+
+/// Does a layer of this recipe report it? What its recipe has not is refused by name.
+bool HasReport(const Recipe& recipe, const ReportField& report);
+/// [B, T, max(H, Hq)], and the channels.
+Shape ReportShape(const ReportField& report, const Dims& dims);
 
 /// Where and in what a call runs.
 struct CallOptions {

@@ -173,16 +173,16 @@ OutputArrays::OutputArrays(std::string_view op, const Dims& dims, const GivenInp
       if (name == "y") {
         outputs_.y = room(value, "y");
         y_ = nb::borrow(value);
-      } else if (name == "status") {
-        outputs_.status = room(value, "status");
-        status_ = nb::borrow(value);
-      } else if (name == "iterations") {
-        outputs_.iterations = room(value, "iterations");
-      } else if (name == "residual") {
-        outputs_.residual = room(value, "residual");
-      } else {
-        throw Error(op, "a name in out", "y, status, iterations or residual", "'" + name + "'");
+        continue;
       }
+      const auto* const report = std::ranges::find(kReports, name, &ReportField::name);
+      if (report == std::end(kReports)) {
+        std::string names = "y";
+        for (const ReportField& known : kReports) names += ", " + std::string(known.name);
+        throw Error(op, "a name in out", "one of " + names, "'" + name + "'");
+      }
+      outputs_.*report->view = room(value, std::string(report->name).c_str());
+      if (name == "status") status_ = nb::borrow(value);
     }
   }
   if (!y_.is_valid()) {

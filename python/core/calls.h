@@ -68,7 +68,7 @@ nb::dict ShareState(State state);
 /// The caller's arrays, or new ones, for the outputs of a call.
 class OutputArrays {
  public:
-  /// `out` is None, or a dictionary with any of "y", "status", "iterations", "residual".
+  /// `out` is None, or a dictionary with any of "y" and the names of kReports.
   /// `with_status`: also where `out` has none.
   OutputArrays(std::string_view op, const Dims& dims, const GivenInputs& given, nb::handle out,
                bool with_status);

@@ -272,7 +272,9 @@ engine: "definition" (every recipe, literally, in float64; slow) or the planned 
 
 return_status: a third result, int8 [B, T, max(H, Hq)]: 0 solved, 1 singular and solved by the smallest
 norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "y", "status",
-"iterations" (int64), "residual" (float64). bfloat16_products: products with the memory may be rounded
+"iterations" (int64), "residual" (float64); of local polynomials "slope" [B, T, heads, Dk Dv], of
+least squares and kernel regression "leverage", of weighted means and local polynomials
+"effective_pairs" (float64 [B, T, heads]). bfloat16_products: products with the memory may be rounded
 to bfloat16 where q, k, v are that; off by some 1e-3.)")
       .def(
           "forward_at", &ForwardAt, nb::arg("at"), nb::arg("q") = none, nb::arg("k") = none,

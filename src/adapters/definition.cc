@@ -46,6 +46,7 @@ class Definition final : public Engine {
     }
   }
 
+  bool HasReport(const ReportField&) const override { return true; }
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     definition::RunSequences(ModeOf(call.needs), {call.recipe(), call.dims, call.inputs}, state,
                              outputs, call.executor);

@@ -94,6 +94,11 @@ class Engine {
   /// status, iterations and residual are zero before, and only other values are written.
   virtual void Forward(const EngineCall& call, State& state, const Outputs& outputs) const = 0;
   virtual std::size_t ScratchBytes(const Recipe&, const Dims&, int /*threads*/) const { return 0; }
+  /// Does Forward write this output where it is asked for? The definition does.
+  virtual bool HasReport(const ReportField& report) const {
+    return report.view == &Outputs::status || report.view == &Outputs::iterations ||
+           report.view == &Outputs::residual;
+  }
   virtual bool HasBFloat16Products(const Recipe&) const { return false; }
 
   virtual bool HasGradients() const { return false; }

@@ -49,12 +49,16 @@ class KernelSmoother final : public Engine {
     if (call.needs != Needs::kWrite) {
       operands.y = outputs.y;
       operands.status = outputs.status;
+      operands.effective_pairs = outputs.effective_pairs;
     }
     operands.saved = call.saved;
     kernel_smoother::Forward(OptionsOf(call.recipe(), call.dims), operands, call.executor,
                              call.scratch);
   }
 
+  bool HasReport(const ReportField& report) const override {
+    return report.view == &Outputs::effective_pairs || Engine::HasReport(report);
+  }
   bool HasGradients() const override { return true; }
 
   void Backward(const EngineCall& call, const State& initial,

@@ -38,7 +38,7 @@ class KernelRegression : public Memory {
       const double s = EvaluateKernel(similarity_, scale_, pairs_.k(i), q);
       if (s != 0) y += s * fit_->alpha.row(i).transpose();
     }
-    return {y, fit_->status};
+    return {.y = y, .status = fit_->status, .leverage = Leverage(q)};
   }
 
   Arrays Save() const override { return pairs_.Save(); }
@@ -51,7 +51,23 @@ class KernelRegression : public Memory {
   struct Fit {
     Matrix alpha;  // S x Dv
     Status status = Status::kSolved;
+    std::vector<Eigen::Index> kept{};  // pairs that have weight
+    SymmetricSolver solver{};          // of their matrix
   };
+
+  /// With x = (R k(K,K) R + ridge I)^+ R k(K, q): (k(q, q) - x . R k(K, q)) / ridge; without a
+  /// ridge its limit where q is in the span of the keys, |x|^2.
+  double Leverage(const Vector& q) const {
+    const auto size = static_cast<Eigen::Index>(fit_->kept.size());
+    Vector near(size);
+    for (Eigen::Index i = 0; i < size; ++i) {
+      const Eigen::Index a = fit_->kept[static_cast<std::size_t>(i)];
+      near(i) = Root(a) * EvaluateKernel(similarity_, scale_, pairs_.k(a), q);
+    }
+    const Vector x = size > 0 ? Vector(fit_->solver.Solve(near)) : near;
+    if (ridge_ == 0) return x.squaredNorm();
+    return (EvaluateKernel(similarity_, scale_, q, q) - x.dot(near)) / ridge_;
+  }
 
   /// sqrt(w_i)
   double Root(Eigen::Index i) const { return std::exp(pairs_.log_weight(i) / 2); }
@@ -83,8 +99,8 @@ class KernelRegression : public Memory {
 
     const SymmetricSolver solver(gram);
     const Matrix solution = solver.Solve(values);
-    Fit fit{Matrix::Zero(n, value_dim_),
-            solver.singular() ? Status::kRegularised : Status::kSolved};
+    Fit fit{Matrix::Zero(n, value_dim_), solver.singular() ? Status::kRegularised : Status::kSolved,
+            kept, solver};
     for (Eigen::Index i = 0; i < size; ++i) {
       const Eigen::Index a = kept[static_cast<std::size_t>(i)];
       fit.alpha.row(a) = Root(a) * solution.row(i);

@@ -68,8 +68,9 @@ class KernelSmoother : public Memory {
   /// y = sum w s v / sum w s
   Answer Mean(const Vector& q) const {
     const Closeness closeness = Weigh(pairs_, similarity_, scale_, q);
-    return {WeightedMean(pairs_, closeness.p, value_dim_),
-            closeness.any ? Status::kSolved : Status::kSingular};
+    return {.y = WeightedMean(pairs_, closeness.p, value_dim_),
+            .status = closeness.any ? Status::kSolved : Status::kSingular,
+            .effective_pairs = EffectivePairs(closeness)};
   }
 
   /// y = eta sum w s v, over the pairs that have weight and are neighbours.

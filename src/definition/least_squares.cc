@@ -166,7 +166,10 @@ class LeastSquares : public Memory {
     }
     if (optimizer_.solver == Solver::kExact) {
       if (!solver_) solver_.emplace(a);
-      return {b_ * solver_->Solve(q), solver_->singular() ? Status::kRegularised : Status::kSolved};
+      const Vector x = solver_->Solve(q);
+      return {.y = b_ * x,
+              .status = solver_->singular() ? Status::kRegularised : Status::kSolved,
+              .leverage = q.dot(x)};
     }
     const Iterate iterate = Iterated(a, q);
     const double residual = RelativeResidual((q - a * iterate.x).norm(), q.norm());

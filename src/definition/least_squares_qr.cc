@@ -63,7 +63,10 @@ class RotatedLeastSquares : public Memory {
     if (rows_->factor.rows() == 0) return {Vector::Zero(w_.cols()), Status::kRegularised};
     const Vector u = SolveLeastNorm(rows_->factor.transpose(), q, kEpsilon).x;
     const bool regular = rows_->factor.rows() == d_.size();
-    return {rows_->rest.transpose() * u, regular ? Status::kSolved : Status::kRegularised};
+    // q^T A^-1 q = |u|^2: rows of R are orthonormal rows of what was rotated in.
+    return {.y = rows_->rest.transpose() * u,
+            .status = regular ? Status::kSolved : Status::kRegularised,
+            .leverage = u.squaredNorm()};
   }
 
   Arrays Save() const override {

@@ -59,8 +59,10 @@ class LocalPolynomial : public Memory {
     const Closeness closeness = Weigh(pairs_, similarity_, scale_, q);
     if (!closeness.any) return {Vector::Zero(value_dim_), Status::kSingular};
     // A hit holds the polynomial to its value at q.
-    if (closeness.hit) return {WeightedMean(pairs_, closeness.p, value_dim_)};
-    return Solve(closeness.p, q);
+    Answer answer{WeightedMean(pairs_, closeness.p, value_dim_)};
+    if (!closeness.hit) answer = Solve(closeness.p, q);
+    answer.effective_pairs = EffectivePairs(closeness);
+    return answer;
   }
 
   Arrays Save() const override { return pairs_.Save(); }
@@ -117,8 +119,9 @@ class LocalPolynomial : public Memory {
     // Centring rounds at eps times the size of what is centred.
     const auto [slopes, rank] =  // M^T, features x Dv
         SolveLeastNorm(order * x, order * y, RankThreshold(features));
-    return {v_mean - slopes.transpose() * f_mean,
-            rank < features ? Status::kRegularised : Status::kSolved};
+    return {.y = v_mean - slopes.transpose() * f_mean,
+            .status = rank < features ? Status::kRegularised : Status::kSolved,
+            .slope = slopes.topRows(q.size()).transpose()};
   }
 
   /// Rows 1 on of sqrt(weight) f once the reflection has taken out the constant. Row 0 is the

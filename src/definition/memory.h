@@ -89,6 +89,9 @@ struct Answer {
   Status status = Status::kSolved;
   std::int64_t iterations = 0;
   double residual = 0;
+  double leverage = 0;
+  double effective_pairs = 0;
+  Matrix slope{};  // Dv x Dk; empty: 0
 };
 
 class Memory {

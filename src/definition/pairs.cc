@@ -120,6 +120,10 @@ Closeness Weigh(const Pairs& pairs, const Similarity& similarity, double scale, 
   return closeness;
 }
 
+double EffectivePairs(const Closeness& closeness) {
+  return closeness.any ? 1 / closeness.p.squaredNorm() : 0;
+}
+
 Vector WeightedMean(const Pairs& pairs, const Vector& p, Eigen::Index value_dim) {
   Vector mean = Vector::Zero(value_dim);
   for (Eigen::Index i = 0; i < pairs.size(); ++i) {

@@ -65,6 +65,9 @@ struct Closeness {
 };
 Closeness Weigh(const Pairs& pairs, const Similarity& similarity, double scale, const Vector& q);
 
+/// 1 / sum_i p_i^2; 0 of no pairs.
+double EffectivePairs(const Closeness& closeness);
+
 /// sum_i p_i v_i over the pairs that have weight.
 Vector WeightedMean(const Pairs& pairs, const Vector& p, Eigen::Index value_dim);
 

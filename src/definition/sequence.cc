@@ -186,6 +186,24 @@ class Reader {
       if (outputs.residual.defined()) {
         outputs.residual.Set({b, t, output_head}, answer.residual);
       }
+      Report(answer, {b, t, output_head}, outputs);
+    }
+  }
+
+  struct Place {
+    std::int64_t b, t, head;
+  };
+  /// What the regression knows beside y.
+  static void Report(const definition::Answer& answer, const Place& at, const Outputs& outputs) {
+    if (outputs.leverage.defined()) outputs.leverage.Set({at.b, at.t, at.head}, answer.leverage);
+    if (outputs.effective_pairs.defined()) {
+      outputs.effective_pairs.Set({at.b, at.t, at.head}, answer.effective_pairs);
+    }
+    if (!outputs.slope.defined()) return;
+    for (Eigen::Index i = 0; i < answer.slope.cols(); ++i) {
+      for (Eigen::Index j = 0; j < answer.slope.rows(); ++j) {
+        outputs.slope.Set({at.b, at.t, at.head, i * answer.slope.rows() + j}, answer.slope(j, i));
+      }
     }
   }
 

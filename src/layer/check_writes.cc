@@ -49,17 +49,16 @@ void CheckOutputShapes(std::string_view op, const Dims& dims, const Outputs& out
   CheckShape(op, "y", outputs.y, shape);
   CheckRows(op, "y", outputs.y);
   CheckAligned(op, "y", outputs.y);
-  const Shape status = StatusShape(dims);
-  CheckReport(op, "status", outputs.status, DType::kInt8, status);
-  CheckReport(op, "iterations", outputs.iterations, DType::kInt64, status);
-  CheckReport(op, "residual", outputs.residual, DType::kFloat64, status);
+  for (const ReportField& report : kReports) {
+    CheckReport(op, report.name, outputs.*report.view, report.dtype, ReportShape(report, dims));
+  }
 }
 
 void WriteOutputs(const Outputs& outputs, MemoryRanges& ranges) {
   ranges.Write("", "y", outputs.y);
-  ranges.Write("", "status", outputs.status);
-  ranges.Write("", "iterations", outputs.iterations);
-  ranges.Write("", "residual", outputs.residual);
+  for (const ReportField& report : kReports) {
+    ranges.Write("", report.name, outputs.*report.view);
+  }
 }
 
 const StateSpec* FindSpec(const Requirements& requirements, std::string_view name) {

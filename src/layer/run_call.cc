@@ -32,6 +32,33 @@ TensorView PairAuxiliary(const Engine& engine, const Requirements& requirements,
   return kept.view();
 }
 
+/// Does the planned engine have all that is asked for? Throws where nobody does, or where the
+/// definition could not go on with what an engine keeps beside the state.
+bool CheckReports(const Operator& op, const Outputs& outputs, const CallOptions& options,
+                  const Auxiliary& auxiliary) {
+  const Recipe& recipe = op.requirements.recipe;
+  bool all = true;
+  for (const ReportField& report : kReports) {
+    if (!(outputs.*report.view).defined()) continue;
+    if (!HasReport(recipe, report)) {
+      throw Error(op.name, report.name, "absent, for " + ToString(recipe) + " has none",
+                  "a tensor");
+    }
+    if (op.engine.HasReport(report)) continue;
+    all = false;
+    const bool decodes = auxiliary.numbers.defined() || auxiliary.pendency != nullptr ||
+                         auxiliary.of_pairs != nullptr;
+    if (decodes) {
+      throw Error(op.name, report.name, "absent in a step of a decoder (Layer::Retrieve has it)",
+                  "a tensor");
+    }
+    if (!options.saved.empty()) {
+      throw Error(op.name, report.name, "absent where a backward pass is saved for", "a tensor");
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& inputs) {
@@ -108,16 +135,16 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
     if (needs != Needs::kRead) Round(wide, state, auxiliary.slots);
     return;
   }
-  const Engine& engine = EngineFor(op.engine, requirements.recipe, dims);
+  const Engine& engine = CheckReports(op, outputs, options, auxiliary)
+                             ? EngineFor(op.engine, requirements.recipe, dims)
+                             : DefinitionEngine();
   const DType dtype = ArithmeticType(inputs, state);
   std::span<std::byte> saved;
   if (!options.saved.empty()) {
     saved = CheckSaved(op.name, options, SavedBytesOf(engine, requirements.recipe, dims, dtype));
   }
   if (needs != Needs::kRead) MakePairRoom(op.name, requirements, dims, inputs, state);
-  for (const TensorView& report : {outputs.status, outputs.iterations, outputs.residual}) {
-    Fill(report, 0);
-  }
+  for (const ReportField& report : kReports) Fill(outputs.*report.view, 0);
   if (!saved.empty()) saved = WriteHeader({op.recipe_hash, dims, inputs, dtype}, saved);
   const bool cleans = needs != Needs::kRead && &engine != &DefinitionEngine();
   const WithoutWeightless taken(requirements.recipe, dims, cleans ? inputs : Inputs());

@@ -55,10 +55,9 @@ Outputs SequencesOf(const Inputs& inputs, const Outputs& outputs, std::int64_t f
   const auto rows = [&](const TensorView& view) {
     return view.defined() ? view.Slice(0, first, count) : view;
   };
-  return {.y = rows(outputs.y),
-          .status = rows(outputs.status),
-          .iterations = rows(outputs.iterations),
-          .residual = rows(outputs.residual)};
+  Outputs part{.y = rows(outputs.y)};
+  for (const ReportField& report : kReports) part.*report.view = rows(outputs.*report.view);
+  return part;
 }
 
 /// A tensor of one slot, [1, ...], as that of so many slots.
@@ -277,9 +276,8 @@ void StatePool::Step(std::span<const std::int64_t> slots, const Inputs& inputs,
   for (std::size_t n = 0; n < slots.size(); ++n) {
     if (slots[n] >= 0) continue;
     const Outputs unused = SequencesOf(inputs, outputs, static_cast<std::int64_t>(n), 1);
-    for (const TensorView& view : {unused.y, unused.status, unused.iterations, unused.residual}) {
-      Fill(view, 0);
-    }
+    Fill(unused.y, 0);
+    for (const ReportField& report : kReports) Fill(unused.*report.view, 0);
   }
   for (const Part& part : parts) Run(part.rows(), options);
 }

@@ -22,10 +22,9 @@ Outputs TokensOf(const Outputs& outputs, std::int64_t begin, std::int64_t count)
   const auto at = [&](const TensorView& view) {
     return view.defined() ? view.Slice(1, begin, count) : view;
   };
-  return {.y = at(outputs.y),
-          .status = at(outputs.status),
-          .iterations = at(outputs.iterations),
-          .residual = at(outputs.residual)};
+  Outputs part{.y = at(outputs.y)};
+  for (const ReportField& report : kReports) part.*report.view = at(outputs.*report.view);
+  return part;
 }
 
 }  // namespace ttr

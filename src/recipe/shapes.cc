@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/recipe/family.h"
+#include "ttr/call.h"
 #include "ttr/inputs.h"
 
 namespace ttr {
@@ -57,6 +58,25 @@ Shape StateShape(const StateSpec& spec, const Recipe& recipe, const Dims& dims,
 
 Shape OutputShape(const Dims& dims) {
   return {dims.batch, dims.tokens, dims.output_heads(), dims.value_dim};
+}
+
+Shape ReportShape(const ReportField& report, const Dims& dims) {
+  const Shape heads = StatusShape(dims);
+  if (!report.of_channels) return heads;
+  return {heads[0], heads[1], heads[2], dims.key_dim * dims.value_dim};
+}
+
+bool HasReport(const Recipe& recipe, const ReportField& report) {
+  const Family family = FamilyOf(recipe);
+  const bool mean =
+      family == Family::kKernelSmoother && recipe.function.kind == FunctionClass::kConstant;
+  const bool exact = recipe.optimizer.solver == Solver::kExact && !HasBudget(recipe);
+  if (report.view == &Outputs::slope) return family == Family::kLocalPolynomial;
+  if (report.view == &Outputs::effective_pairs) return mean || family == Family::kLocalPolynomial;
+  if (report.view == &Outputs::leverage) {
+    return exact && (family == Family::kLeastSquares || family == Family::kKernelRegression);
+  }
+  return true;
 }
 
 Shape StatusShape(const Dims& dims) { return {dims.batch, dims.tokens, dims.output_heads()}; }

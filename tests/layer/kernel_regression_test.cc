@@ -257,7 +257,7 @@ TEST_P(KernelRegression, KeepsPairsInBFloat16) {
 }
 
 TEST(KernelRegressions, SayWhatTheyDoNotTake) {
-  EXPECT_EQ(Layer(ParseRecipe("kernel_ridge{window: 8}")).plan().engine, kDefinition);
+  EXPECT_EQ(Layer(ParseRecipe("kernel_ridge{window: 8}")).plan().engine, "window_regression");
   EXPECT_EQ(Layer(ParseRecipe("kernel_ridge{decay: 0.9}")).plan().engine, kDefinition);
   EXPECT_EQ(Layer(ParseRecipe("kernel_ridge{scale: -1}")).plan().engine, kDefinition);
 }

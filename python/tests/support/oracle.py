@@ -21,7 +21,7 @@ def definition(recipe: str, inputs: Arrays, state: Any = None) -> tuple[NDArray[
     return y, last
 
 
-SENSITIVE = {"kernel_regression", "kernel_dictionary", "local_polynomial", "network"}
+SENSITIVE = {"kernel_regression", "window_regression", "kernel_dictionary", "local_polynomial", "network"}
 
 
 def sensitivity(recipe: str, inputs: Arrays) -> float:

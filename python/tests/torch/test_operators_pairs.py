@@ -119,3 +119,21 @@ def test_pairs_in_bfloat16_stay_so() -> None:
     for t in range(1, 9):
         assert cases.worst(decoder.step(**token(inputs, t)), expected[:, t : t + 1]) < 1e-5
     assert decoder.state()["state.k"].dtype == torch.bfloat16
+
+
+def test_a_mask_that_is_expanded_gets_the_sum_of_its_gradients() -> None:
+    """torch.Tensor.expand has strides of 0, which go in as they are; autograd sums what comes out."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 7, 3, 4, dtype=torch.float64) for _ in range(3))
+    bias = torch.randn(7, 7, dtype=torch.float64, requires_grad=True)
+    wide = bias[None, :, None].expand(2, 7, 3, 7)
+    y = regress("softmax{pair_bias: input}", q, k, v, pair_bias=wide)
+    heads = [x.transpose(1, 2) for x in (q, k, v)]
+    causal = torch.ones(7, 7, dtype=torch.bool).tril()
+    mask = torch.where(causal, bias, -torch.inf)
+    expected = torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask)
+    assert torch.allclose(y, expected.transpose(1, 2), atol=1e-13)
+    dy = torch.randn_like(y)
+    (got,) = torch.autograd.grad(y, bias, dy, retain_graph=True)
+    (wanted,) = torch.autograd.grad(expected, bias, dy.transpose(1, 2))
+    assert torch.allclose(got, wanted, atol=1e-13)

@@ -59,6 +59,7 @@ struct QueriedTensors : PairTensors {
   std::span<const std::int64_t> cu_seqlens;  ///< [N + 1]; empty: not packed (B sequences)
   TensorView y;                              ///< [B, T, max(H, Hq), Dv]
   TensorView status;                         ///< [B, T, max(H, Hq)], int8
+  TensorView effective_pairs;                ///< [B, T, max(H, Hq)], float64, or absent
   DType arithmetic = DType::kFloat32;        ///< of all that is computed: float32 or float64
 
   Sequences sequences() const {
@@ -106,7 +107,7 @@ struct QueryBias : BiasOptions {
 /// The pairs of one memory and the queries that read them: those of all tokens, a token's side by
 /// side.
 struct QueriedPairs : KeptPairs {
-  HeadRows q{}, y{}, status{};
+  HeadRows q{}, y{}, status{}, effective_pairs{};
   QueryBias bias{};
   double bandwidth = 1;
   std::int64_t rows = 0;     // queries of all tokens
@@ -132,6 +133,7 @@ inline QueriedPairs QueriedPairsOf(const QueryOptions& options, const QueriedTen
             m.visible.tokens > 0 ? m.visible.held : m.visible.held - 1, m.visible.tokens > 0};
   m.y = HeadRowsOf(tensors.y, sequence, heads.OutputOf(head));
   m.status = HeadRowsOf(tensors.status, sequence, heads.OutputOf(head));
+  m.effective_pairs = HeadRowsOf(tensors.effective_pairs, sequence, heads.OutputOf(head));
   m.rows = sequence.tokens * heads.queries;
   return m;
 }

@@ -44,6 +44,7 @@ bool Decodes(const Work& work) {
   const Call& call = work.call;
   if (!call.saved.empty() || work.sequences.packed() || work.sequences.length() > kMostSteps)
     return false;
+  if (call.effective_pairs.defined()) return false;
   if (!call.state_k.defined() || call.state_k.dtype() != call.state_v.dtype()) return false;
   return call.state_k.shape().elements() > 0;
 }

@@ -19,6 +19,7 @@
 /// | state_length     | [N, H]               | int64: pairs held, of S                            |
 /// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |
 /// | status           | [B, T, heads]        | int8, 3 where no pair has weight (else as it is)   |
+/// | effective_pairs  | [B, T, heads]        | float64: (sum w s)^2 / sum (w s)^2; absent: none   |
 ///
 /// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
 /// Hq divides H or is a multiple of it. All arithmetic is done in float32, or in float64 where the

@@ -58,6 +58,7 @@ class OutputsPass {
     linalg::ZeroRows(s_.y, 0, linalg::RoundUp(task_.count, kStrip), wide);
     std::fill(s_.tops, s_.tops + kQueries, cn::kNever<T>);
     std::fill(s_.sums, s_.sums + kQueries, T(0));
+    std::fill(s_.squares, s_.squares + kQueries, T(0));
     std::fill(s_.hits, s_.hits + kQueries, T(0));
   }
 
@@ -122,6 +123,7 @@ class OutputsPass {
       s_.sums[i] +=
           cn::CompactWeights(options_.kernel, columns, inside.first, inside.end, width_, scores);
       if (s_.sums[i] != 0) s_.tops[i] = 0;
+      AddSquares(i, scores, columns, 1);
       return;
     }
     cn::ColumnOffsets<T> of_query{};
@@ -134,6 +136,7 @@ class OutputsPass {
     const T factor = sum.Add(columns, greatest, scores);
     s_.tops[i] = sum.top;
     s_.sums[i] = sum.sum;
+    AddSquares(i, scores, columns, factor);
     if (factor != 1) {
       T* const y = s_.y.Row(i);
       const hn::ScalableTag<T> d;
@@ -144,6 +147,15 @@ class OutputsPass {
     }
   }
 
+  /// Takes weights into the sum of their squares; `factor` is what sums before them are multiplied
+  /// by.
+  HWY_INLINE void AddSquares(std::int64_t i, const T* weights, std::int64_t columns,
+                             T factor) const {
+    if (!m_.effective_pairs) return;
+    s_.squares[i] *= factor * factor;
+    s_.squares[i] += static_cast<T>(sn::SumOfSquares(weights, columns));
+  }
+
   /// A first hit throws away what was summed before.
   void TakeHits(std::int64_t i, const Range& seen, std::int64_t columns,
                 const cn::ColumnOffsets<T>* offsets, T* squares) {
@@ -151,7 +163,7 @@ class OutputsPass {
                                       std::min(seen.end, columns), offsets, squares)) {
       s_.hits[i] = 1;
       s_.tops[i] = cn::kNever<T>;
-      s_.sums[i] = 0;
+      s_.sums[i] = s_.squares[i] = 0;
       std::fill(s_.y.Row(i), s_.y.Row(i) + m_.value_dim, T(0));
     }
     if (s_.hits[i] != 0) cn::KeepHits(columns, squares);
@@ -188,7 +200,15 @@ class OutputsPass {
     const Place place = Place::Of(m_, task_.first + i);
     const WeightSum<T> sum{s_.tops[i], s_.sums[i], TotalOf(i)};
     StoreOutput(options_, m_, place, sum, s_.y.Row(i));
+    if (m_.effective_pairs) StoreEffectivePairs(i, place);
     if (task_.saved.logs != nullptr) Save(i, place, sum);
+  }
+
+  /// (sum w)^2 / sum w^2
+  void StoreEffectivePairs(std::int64_t i, const Place& place) const {
+    const double sum = s_.sums[i];
+    const double pairs = sum == 0 ? 0 : sum * sum / static_cast<double>(s_.squares[i]);
+    sn::StoreRow(&pairs, place.token, 0, 1, m_.effective_pairs.Of(place.query));
   }
 
   void Save(std::int64_t i, const Place& place, const WeightSum<T>& sum) {

@@ -79,6 +79,7 @@ struct Scratch {
   std::int64_t* nonfinite;  // [pair]: which are
   T* tops;                  // [query]
   T* sums;                  // [query]
+  T* squares;               // [query]: of squared weights over exp(2 top), where they are asked for
   T* hits;                  // [query]: 1 where a key at distance 0 has taken all weight
 
   Scratch(std::int64_t key_dim, std::int64_t value_dim, ScratchLayout& layout)
@@ -98,7 +99,7 @@ struct Scratch {
     row = layout.Take<T>(dv);
     layout.Take(dk, {&boxes.query_low, &boxes.query_high, &boxes.key_low, &boxes.key_high});
     nonfinite = layout.Take<std::int64_t>(pairs);
-    layout.Take(kQueries, {&tops, &sums, &hits});
+    layout.Take(kQueries, {&tops, &sums, &squares, &hits});
   }
 };
 
