@@ -347,7 +347,7 @@ DIGITS = {
 
 
 def digits_of(found, exact):
-    """Of the slopes, the least over rows; none where one is not finite."""
+    """The digits of the slopes, the least over rows; none where one is not finite."""
     if not np.isfinite(found).all():
         return "-"
     apart = np.abs(found - exact)[:, :-1].max(1) / np.abs(exact[:, :-1]).max(1)

@@ -150,7 +150,7 @@ class TableReader::Impl {
   }
 
  private:
-  // Of a table of one column also the empty lines before a row.
+  // The next row; a table of one column also gives the empty lines before it.
   bool NextFields(TableRow& row) {
     if (empty_ == 0 && !is_waiting_) {
       if (!rows_.Next(waiting_.fields, waiting_.line)) return false;

@@ -87,7 +87,7 @@ report::Table ErrorTable(const ForecastRun& run, const ForecastOptions& options)
 
 namespace {
 
-// Of the first column, the memory with the least error; methods().size() where none has one.
+// The memory with the least error in the first column; methods().size() where none has one.
 std::size_t BestMemory(const ForecastRun& run) {
   const std::vector<ForecastErrors> errors = run.Errors();
   const std::size_t methods = run.methods().size();

@@ -27,7 +27,7 @@ class ErrorDrift {
 
  private:
   std::deque<double> recent_;
-  // Of all that have left it (Welford).
+  // Sums over all errors that have left it (Welford).
   double count_ = 0;
   double mean_ = 0;
   double squares_ = 0;

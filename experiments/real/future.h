@@ -34,7 +34,7 @@ std::string FutureLines(const ForecastRun& run, const ForecastOptions& options,
 /// A line a row: its time, then what ForecastTable() calls its forecasts.
 report::Table FutureTable(const ForecastRun& run, const ForecastOptions& options, Future& future);
 
-/// The same in parts: columns of forecasts, and rows with these cells before their times.
+/// Parts of that table: columns of forecasts, and rows with these cells before their times.
 void AddFutureColumns(const ForecastRun& run, const ForecastOptions& options, report::Table& table);
 void AddFutureRows(const ForecastRun& run, const ForecastOptions& options, Future& future,
                    const std::vector<report::Cell>& first, report::Table& table);

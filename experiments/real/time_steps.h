@@ -53,7 +53,7 @@ class TimeSteps {
   std::int64_t Between(const std::string& from, const std::string& to) const;
   /// Does `from` lie before `to`? Both are stamps.
   bool Rises(const std::string& from, const std::string& to) const;
-  /// The same steps behind another last stamp.
+  /// These steps behind another last stamp.
   TimeSteps Behind(const std::string& last) const;
   /// Is it a stamp as the others are?
   bool Reads(const std::string& text) const;

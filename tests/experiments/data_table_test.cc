@@ -98,7 +98,7 @@ TEST(TableReader, LineEndsAndEmptyLines) {
   }
 }
 
-// Of one column they are missing values, but not behind the last row.
+// Empty lines of one column are missing values, but not behind the last row.
 TEST(TableReader, EmptyLinesOfOneColumn) {
   for (const std::string end : {"\n", "\r\n", "\r"}) {
     for (const char* header : {"y", "0"}) {

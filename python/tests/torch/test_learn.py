@@ -39,7 +39,7 @@ def test_every_published_layer_has_a_row() -> None:
 
 @pytest.mark.parametrize("method", ["gated_deltanet", "softmax", "rls", "hgrn2", "ttt_linear"])
 def test_recall_is_learned_at_once(method: str) -> None:
-    """Of 4 pairs of 16 tokens, in seconds. With a ridge of 0.001 rls comes to 0.65, hgrn2 and ttt_linear without
+    """Recall of 4 pairs of 16 tokens is learned in seconds. With a ridge of 0.001 rls comes to 0.65, hgrn2 and ttt_linear without
     their convolutions to 0.6 and 0.3."""
     sizes = {**by_name.SHORT_RECALL.quick, "steps": 150}
     row = run(by_name.SHORT_RECALL, Settings("short recall", method, method, 2e-2, 0, sizes))

@@ -22,7 +22,7 @@ CHOSEN = (
     "softmax", "linear_attention", "retnet", "gla", "mamba2", "mlstm", "deltanet", "gated_deltanet",
     "kda", "longhorn", "rwkv7", "mesa", "rls", "weighted_rls",
 )  # fmt: skip
-#: Of an answer that is asked, what has to be right; and of what a reference has, how many times.
+#: The share of answers that has to be right; how many times a reference's error is enough.
 RIGHT, TIMES = 0.9, {REGRESSION.name: 2.0, TEXT.name: 1.0}
 
 

@@ -55,7 +55,7 @@ def times_of(op: str, column: Any) -> Array:
 
 
 def _dates(op: str, values: Any) -> Any:
-    """Of Python's own, or numbers; of those that have a zone in UTC."""
+    """Seconds of Python's own dates, or numbers; dates that have a zone are taken in UTC."""
     if all(isinstance(value, numbers.Real) for value in values):
         return values.astype(np.float64)
     for row, value in enumerate(values):

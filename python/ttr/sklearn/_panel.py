@@ -126,7 +126,7 @@ class ForecasterPanel:
         return self._exogenous.labels or []
 
     def _known_ahead(self, steps: int, X: Any) -> dict[Any, Array | None]:
-        """Of every series the exogenous columns of the rows to come."""
+        """The exogenous columns of the rows to come, for every series."""
         calendar, labels = self._exogenous.calendar, self._labels
         if (X is None) == bool(labels):
             given = "None" if X is None else "given"

@@ -100,7 +100,7 @@ def timeline_of(table: Any) -> Timeline | None:
 
 
 def dates_of(index: Any) -> Stamps:
-    """Of pandas' dates or periods, without their zone."""
+    """The stamps of pandas' dates or periods, without their zone."""
     plain = index.to_timestamp() if hasattr(index, "to_timestamp") else index
     return np.asarray(plain.tz_localize(None) if plain.tz is not None else plain)
 

@@ -70,7 +70,7 @@ def rows(quick: bool) -> Iterator[Row]:
         repeats = 7 if quick else 21
         runs: dict[str, Callable[[], Any]] = {"ttr": run, name: partial(beside, run)}
         yield row(title + words, medians(runs, repeats), "ms", 1e3, limits)
-        # Of a pair alone: what runs behind the peer finds none of its data in a cache.
+        # A pair of their own: what runs behind the peer finds none of its data in a cache.
         runs = {"ttr, a mask of ones": partial(run, attention_mask=ones), "without": run}
         yield row(f"a mask{words}", medians(runs, repeats), "ms", 1e3, ".98 / -")
     peaks = {"ttr": _peak(train), name: _peak(partial(beside, train))}

@@ -35,9 +35,9 @@ WIDTHS = (64, 128)
 #: Ours, by the recipe, then peers.
 OURS = ("rls", "weighted_rls", "mesa", "mamba2", "gated_deltanet", "gla", "kda", "rwkv7", "decoupled_lms")
 PEERS = ("fla gated_delta_rule", "fla simple_gla", "fla mesa_net", "fla gla", "fla kda")
-#: Of which a token takes time in proportion to those before it.
+#: Layers of which a token takes time in proportion to those before it.
 QUADRATIC = ("local_linear",)
-#: Of which a single token is timed, too.
+#: Layers of which a single token is timed, too.
 DECODED = ("rls", "mesa", "gated_deltanet", "kda")
 #: (ours, the peer, times of it that are enough: forward and with backward, at each width)
 GOALS: tuple[tuple[str, str, dict[int, float]], ...] = (

@@ -25,7 +25,7 @@ from .inputs import Call
 
 
 class _Eigenvectors(Function):
-    """Of [..., n, n], columns, the least eigenvalue first. Of equal eigenvalues any vectors are as good as
+    """Eigenvectors of [..., n, n] as columns, the least eigenvalue first. Of equal eigenvalues any vectors are as good as
     others: what turns these into each other has no gradient here."""
 
     @staticmethod
@@ -63,7 +63,7 @@ def _without_least(rows: Tensor, gram: Tensor) -> Tensor:
 
 
 def _longest_first(u: Tensor) -> Tensor:
-    """The same curvature by orthogonal rows, the largest entry of each above 0: what a state holds."""
+    """The curvature of u by orthogonal rows, the largest entry of each above 0: what a state holds."""
     rows = _eigenvectors(u @ u.mT).flip(-1).mT @ u
     largest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
     return torch.where(largest < 0, -rows, rows)

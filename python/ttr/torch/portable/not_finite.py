@@ -50,7 +50,7 @@ def apart(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def apart_from_pairs(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
-    """The same of a form whose state is the list of its pairs, which stay as they are."""
+    """As `apart`, of a form whose state is the list of its pairs, which stay as they are."""
     rows = _Rows(call)
     held = {name: _bad(name, x) for name, x in call.state.items() if x.is_floating_point()}
     if rows.all_finite() and not any(bool(bad.any()) for bad in held.values()):
@@ -123,7 +123,7 @@ class _Rows:
                 self._bad[spec.name] = _bad(spec.name, x)
 
     def all_finite(self) -> bool:
-        """Looked at where a look costs nothing but the look."""
+        """On a CPU alone: on other devices to look would be to wait for them."""
         if self._call.device.type != "cpu" or torch.compiler.is_compiling():
             return False
         return not any(bool(bad.any()) for bad in self._bad.values())
