@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 
 def labels_of(table: Any) -> list[Any] | None:
-    """The labels of a table that has some (pandas, polars). A number is a label, too, no position."""
-    columns = getattr(table, "columns", None)
+    """The labels of a table that has some (pandas, polars, pyarrow). A number is a label, too, no
+    position."""
+    columns = getattr(table, "column_names", getattr(table, "columns", None))
     return None if columns is None else list(columns)
 
 
