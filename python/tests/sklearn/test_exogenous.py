@@ -90,6 +90,7 @@ def test_what_is_not_there_is_named() -> None:
         (lambda: StreamingForecaster(lags=4, horizon=2).fit(y, X=X), "horizon must be 1"),
         (lambda: StreamingForecaster(lags=4, differences=[1]).fit(y, X=X), "without differences"),
         (lambda: StreamingForecaster(lags=4, calendar="month").fit(y), "dates as its index"),
+        (lambda: StreamingForecaster(lags=4, calendar="month").learn_one(1.0), "begin with fit"),
         (lambda: StreamingForecaster(lags=4, calendar="moon").fit(y), "calendar must be of month, weekday, hour"),
     ]:
         with pytest.raises(ValueError, match=text):
