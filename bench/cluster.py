@@ -4,8 +4,7 @@
 
 Series of 1000 rows, 16 lags, 12 rows ahead. Seconds of wall time, the least of
 the rounds, and whether the numbers are the same; two processes are to take 1/1.6 of one or less where
-two cores are free. What a worker does alone, reading and forecasting, is timed beside: what is left of
-both is Dask's.
+two cores are free.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ def table(series: int) -> pandas.DataFrame:
 
 
 def timed(workers: int, frame: pandas.DataFrame, rounds: int) -> tuple[float, pandas.DataFrame]:
-    forecaster = StreamingForecaster(lags=LAGS)
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
@@ -44,9 +42,10 @@ def timed(workers: int, frame: pandas.DataFrame, rounds: int) -> tuple[float, pa
         parts = dask.dataframe.from_pandas(frame, npartitions=PARTS, sort=False)
         parts = client.persist(parts.shuffle("unique_id"))
         parts.map_partitions(len).compute()
-        ttr_dask.forecast_panel(forecaster, parts, "1D", AHEAD, shuffle=False).head(1)
         taken = []
-        for _ in range(rounds):
+        for trial in range(rounds):
+            # Another step, which least squares do not take: Dask knows an answer that it has given.
+            forecaster = StreamingForecaster(lags=LAGS, step=0.5 + trial / 1000)
             start = time.perf_counter()
             ahead = ttr_dask.forecast_panel(forecaster, parts, "1D", AHEAD, shuffle=False)
             found = ahead.compute()

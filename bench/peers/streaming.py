@@ -152,16 +152,20 @@ def statsmodels_recursive(x, y, forgetting):
 
 
 def bandits_normal(x, y, forgetting):
-    from bayesianbandits import NormalRegressor
+    from bayesianbandits import ExponentialForgetting, NormalRegressor
 
     x = np.hstack([x, np.ones((len(x), 1))])
-    model = NormalRegressor(alpha=1e-3, beta=1.0, learning_rate=forgetting)
+    rule = ExponentialForgetting(forgetting) if forgetting < 1 else None
+    model = NormalRegressor(alpha=1e-3, beta=1.0, forgetting=rule)
     start = time.process_time()
     predictions = [0.0]
-    model.partial_fit(x[:1], y[:1])
-    for row, value in zip(x[1:], y[1:]):
-        predictions.append(float(model.predict(row[None])[0]))
-        model.partial_fit(row[None], np.array([value]))
+    try:
+        model.partial_fit(x[:1], y[:1])
+        for row, value in zip(x[1:], y[1:]):
+            predictions.append(float(model.predict(row[None])[0]))
+            model.partial_fit(row[None], np.array([value]))
+    except np.linalg.LinAlgError:  # it says itself that it cannot go on
+        predictions += [np.nan] * (len(y) - len(predictions))
     return np.array(predictions), time.process_time() - start
 
 

@@ -4,6 +4,10 @@
 
 Monthly sales of forty shops, each with its own level, growth and season, as a long table of
 `unique_id`, `ds`, `y`. The last year is kept back; everything before is read once.
+
+sales.csv has four of them, without two months of one, for the command:
+
+    ttr forecast examples/panel/sales.csv --by unique_id --lags 13 --log --ahead 12 --interval --out sales/
 """
 
 from __future__ import annotations

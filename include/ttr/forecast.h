@@ -45,8 +45,8 @@ struct ForecasterOptions {
   std::vector<std::int64_t> differences{};
   /// Logarithms of the rows are read, all above 0; forecasts are exponentials, so they are medians.
   bool logarithm = false;
-  /// A memory for each of the rows 1 .. `horizon` ahead, with errors of its own; else one for the
-  /// rows `horizon` ahead.
+  /// A memory for each of the rows 1 .. `horizon` (1000 at the most) ahead, with errors of its own;
+  /// else one for the rows `horizon` ahead.
   bool direct = false;
   /// Columns that are known before their row and join its window in the key (calendars, plans,
   /// weather forecasts). Horizon 1, no differences.

@@ -31,8 +31,15 @@ struct Forecaster::Own {
 
 namespace {
 
+constexpr std::int64_t kMostDirect = 1000;
+
 std::vector<MemoryForecaster> OfAllHorizons(const Recipe& recipe,
                                             const ForecasterOptions& options) {
+  if (options.direct && options.horizon > kMostDirect) {
+    throw Error("forecast", "horizon",
+                "at most " + std::to_string(kMostDirect) + " with a memory for each row up to it",
+                std::to_string(options.horizon));
+  }
   std::vector<MemoryForecaster> all;
   for (std::int64_t h = 1; options.direct && h < options.horizon; ++h) {
     ForecasterOptions nearer = options;

@@ -126,6 +126,9 @@ TEST(ForecastOptions, BadOnesAreRefused) {
   EXPECT_EQ(refused({"--lags", "2", "--log", "--out", folder / "f.csv"},
                     "column 'x' must be above 0 in every row (--log) but is -3 in row 3"),
             "");
+  EXPECT_EQ(refused({"--lags", "2", "--strategy", "direct", "--horizon", "1001", "--save", "m"},
+                    "horizon must be at most 1000 with a memory for each row"),
+            "");
   EXPECT_EQ(refused({"--lags", "3,2"}, "lags must be whole numbers of 1 or more that rise"), "");
   EXPECT_EQ(refused({"--lags", "2", "--differences", "1", "--horizon", "2"},
                     "horizon must be 1 with differences"),

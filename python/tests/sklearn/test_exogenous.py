@@ -90,6 +90,7 @@ def test_what_is_not_there_is_named() -> None:
         (lambda: StreamingForecaster(lags=4, horizon=2).fit(y, X=X), "horizon must be 1"),
         (lambda: StreamingForecaster(lags=4, differences=[1]).fit(y, X=X), "without differences"),
         (lambda: StreamingForecaster(lags=4, calendar="month").fit(y), "dates as its index"),
+        (lambda: StreamingForecaster(lags=4, calendar="month").learn_one(1.0), "begin with fit"),
         (lambda: StreamingForecaster(lags=4, calendar="moon").fit(y), "calendar must be of month, weekday, hour"),
     ]:
         with pytest.raises(ValueError, match=text):
@@ -136,7 +137,7 @@ def test_an_index_comes_back_and_absent_stamps_are_missing() -> None:
         with pytest.raises(ValueError, match=text):
             model.partial_fit(bad)
     uneven = pandas.Series(y.to_numpy()[:5], pandas.to_datetime(
-        ["2024-01-01", "2024-01-04", "2024-01-11", "2024-01-30", "2024-02-02"]))
+        ["2024-01-01", "2024-01-04", "2024-01-11", "2024-01-30", "2024-02-04"]))
     with pytest.raises(ValueError, match="is uneven: resample it, or give the values alone"):
         StreamingForecaster(lags=2).fit(uneven)
 
@@ -156,6 +157,22 @@ def test_indices_go_on(freq: str, periods: bool) -> None:
     ahead = StreamingForecaster(lags=3).fit(frame.drop(index[17])).forecast(4)
     assert list(ahead.columns) == ["a", "b"]
     assert ahead.index.tolist() == index[40:].tolist()
+
+
+def test_series_and_frames_of_other_libraries() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    y, X = driven(40)
+    expected = StreamingForecaster(lags=4).fit(y, X=X).forecast(2, X=X[:2])
+    for frame in (arrow.table, polars.DataFrame):
+        known = frame({"sun": X[:, 0], "rain": X[:, 1]})
+        for column in (arrow.array(y), polars.Series("y", y)):
+            model = StreamingForecaster(lags=4).fit(column, X=known)
+            np.testing.assert_array_equal(model.forecast(2, X=known[:2]), expected)
+            with pytest.raises(ValueError, match=r"the columns of X must be \['sun', 'rain'\]"):
+                model.forecast(2, X=known[:2].select(["rain", "sun"]))
+        both = StreamingForecaster(lags=4).fit(frame({"a": y, "b": -y}))
+        assert list(both.predict_one()) == ["a", "b"]
 
 
 def test_other_indices() -> None:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
-from ._exogenous import Exogenous, calendar_of, exogenous_of
+from ._exogenous import Exogenous, calendar_names, calendar_of, exogenous_of
 from ._reader import Reader
 from ._residuals import check_level
 from ._rows import (
@@ -85,6 +85,8 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
         labels = list(y) if isinstance(y, Mapping) else None
         if labels == []:
             raise ValueError("[learn_one] y must have a column in the first row but is {}")
+        if calendar_names("learn_one", self.calendar):
+            raise ValueError("[learn_one] calendar must be () where no row had a date: begin with fit")
         columns = 1 if labels is None else len(labels)
         if isinstance(X, Mapping):
             exogenous = Exogenous(len(X), list(X), ())

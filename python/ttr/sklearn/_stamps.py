@@ -39,7 +39,12 @@ class Even:
         return np.asarray(stamps[-1] + np.arange(1, steps + 1) * self.step)
 
     def __str__(self) -> str:
-        return str(self.step) if isinstance(self.step, np.timedelta64) else f"{self.step:.10g}"
+        if not isinstance(self.step, np.timedelta64):
+            return f"{self.step:.10g}"
+        units = ("D", "h", "m", "s", "ms", "us")
+        whole = (unit for unit in units if self.step % np.timedelta64(1, unit) == np.timedelta64(0))
+        unit = next(whole, None)
+        return str(self.step if unit is None else self.step.astype(f"m8[{unit}]"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,7 +51,9 @@ class Timeline:
         stamps = self._read(index)
         known = self._stamps[-1:]
         joined = np.concatenate([known.astype(stamps.dtype), stamps])
-        new.spacing = self.spacing or (Even(1) if self._is_period else _spacing(op, stamps, index))
+        if not self._is_period:
+            _check_rising(op, stamps, index)
+        new.spacing = self.spacing or (Even(1) if self._is_period else _spacing(op, stamps))
         places = np.arange(len(stamps))
         if len(joined) > 1 and new.spacing is not None:
             steps = _steps(op, joined, new.spacing, index, len(known))
@@ -105,8 +107,7 @@ def dates_of(index: Any) -> Stamps:
     return np.asarray(plain.tz_localize(None) if plain.tz is not None else plain)
 
 
-def _spacing(op: str, stamps: Stamps, index: Any) -> Spacing | None:
-    """ValueError: most stamps have another one than the most common."""
+def _check_rising(op: str, stamps: Stamps, index: Any) -> None:
     if np.isnat(stamps).any():
         raise ValueError(
             f"[{op}] the index of y must be a date in every row but is missing in row "
@@ -119,7 +120,11 @@ def _spacing(op: str, stamps: Stamps, index: Any) -> Spacing | None:
             f"[{op}] the index of y must rise from row to row but row {row} is of {index[row]}, "
             f"behind {index[row - 1]}"
         )
-    spacing = spacing_of([stamps])
+
+
+def _spacing(op: str, stamps: Stamps) -> Spacing | None:
+    """ValueError: most stamps have another one than the most common."""
+    gaps, spacing = np.diff(stamps), spacing_of([stamps])
     if spacing is not None and len(gaps) > 2 and np.mean(spacing.between(stamps) == 1) < 0.5:
         raise ValueError(
             f"[{op}] the index of y must have one spacing, with rows absent here and there, but is uneven: "

@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 import pandas
-from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
+from sktime.forecasting.base import BaseForecaster
 
 from ._forecaster import StreamingForecaster
-
-
-def _numbers(X: Any) -> Any:
-    return None if X is None else X.to_numpy(np.float64)
 
 
 class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
@@ -29,8 +25,8 @@ class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
 
     Parameters are those of `StreamingForecaster`; rows beyond `horizon` go on by recursion, and
     `ahead` is how many rows ahead intervals reach: where they are asked for further ones they
-    are read again with as many. X are exogenous columns, as those of `StreamingForecaster.fit`; `predict`
-    wants them for all rows up to the last. Rows that `update` is given are learned,
+    are read again with as many. Exogenous data are not taken: `predict` would be given those of `fh` alone, and
+    recursion needs the rows between. Rows that `update` is given are learned,
     also with update_params=False: what comes next depends on them.
 
     >>> from sktime.datasets import load_airline
@@ -46,7 +42,7 @@ class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
         "X_inner_mtype": "pd.DataFrame",
         "capability:multivariate": True,
         "scitype:y": "both",
-        "capability:exogenous": True,
+        "capability:exogenous": False,
         "capability:missing_values": True,
         "capability:insample": False,
         "capability:pred_int": True,
@@ -81,22 +77,19 @@ class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
     def _fit(self, y: pandas.DataFrame, X: Any, fh: Any) -> MemoryForecaster:
         self._own = StreamingForecaster(**self.get_params(deep=False))
         self._columns = y.columns
-        self._rows, self._known = y.to_numpy(np.float64), _numbers(X)
-        self._own.partial_fit(self._rows, X=self._known)
+        self._rows = y.to_numpy(np.float64)
+        self._own.partial_fit(self._rows)
         return self
 
     def _update(self, y: pandas.DataFrame, X: Any = None, update_params: bool = True) -> Any:
-        rows, known = y.to_numpy(np.float64), _numbers(X)
-        self._own.partial_fit(rows, X=known)
+        rows = y.to_numpy(np.float64)
         self._rows = np.concatenate([self._rows, rows])
-        if known is not None:
-            self._known = np.concatenate([self._known, known])
+        self._own.partial_fit(rows)
         return self
 
     def _predict(self, fh: Any, X: Any) -> pandas.DataFrame:
         steps = self._steps(fh)
-        most = int(steps.max())
-        ahead = self._own.forecast(most, X=self._to_come(X, most))[steps - 1]
+        ahead = self._own.forecast(int(steps.max()))[steps - 1]
         index = fh.to_absolute_index(self.cutoff)
         return pandas.DataFrame(ahead, index=index, columns=self._columns)
 
@@ -106,29 +99,18 @@ class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
         most = int(steps.max())
         if most > max(own.horizon, own.ahead or 1):
             own = StreamingForecaster(**{**own.get_params(), "ahead": most})
-            own.partial_fit(self._rows, X=self._known)
-        known = self._to_come(X, most)
+            own.partial_fit(self._rows)
         names = self._get_varnames()
         columns = pandas.MultiIndex.from_product([names, coverage, ["lower", "upper"]])
         index = fh.to_absolute_index(self.cutoff)
         whole = pandas.DataFrame(index=index, columns=columns, dtype=float)
         for level in coverage:
-            bounds = own.forecast_interval(most, level, X=known) if 0 < level < 1 else None
+            bounds = own.forecast_interval(most, level) if 0 < level < 1 else None
             for c, name in enumerate(names):
                 for side, end in enumerate(("lower", "upper")):
-                    there = own.forecast(most, X=known) if bounds is None else bounds[side]
+                    there = own.forecast(most) if bounds is None else bounds[side]
                     whole[(name, level, end)] = there[steps - 1, c]
         return whole
-
-    def _to_come(self, X: Any, most: int) -> Any:
-        """The exogenous columns of all rows to come."""
-        if X is None or self._known is None:
-            return None
-        rows = ForecastingHorizon(np.arange(1, most + 1)).to_absolute_index(self.cutoff)
-        absent = rows.difference(X.index)
-        if len(absent):
-            raise ValueError(f"[predict] X must have all rows up to the last but lacks {absent[0]}")
-        return _numbers(X.loc[rows])
 
     def _steps(self, fh: Any) -> Any:
         return np.asarray(fh.to_relative(self.cutoff).to_pandas(), dtype=np.int64)
