@@ -316,6 +316,7 @@ BAD = [
     (dict(design=Design(learn=("ridge",))), "design must be about inputs of"),
     (dict(design=Design(learn=("state",))), "design.learn must be without 'state'"),
     (dict(design=Design(conv_size=9)), "design.conv_size must be in 0 .. 8 but is 9"),
+    (dict(recipe="softmax", design=Design(conv_size=4, convolved="vx")), "of q, k and v, as similarity"),
     (dict(recipe="delta_product", design=Design(skip=True)), "design.skip must be False"),
     (
         dict(recipe="lru", design=Design(key_lags=(0.0, 1.0))),

@@ -158,6 +158,9 @@ class TestTimeRegression(nn.Module):
         for name, axis in _FACTORS.items():
             if name in design.gates:
                 self._add_gate(name, design.gates[name](self._need(name, ["H", axis])))
+        if "x" in self.convolve and not self.gates:
+            what = f"of q, k and v, as {self._text} has no gates,"
+            refuse("design.convolved", what, design.convolved)
         self.start: Any = nn.ParameterDict(self._start()) if "state" in learned else {}
 
     def _add_gate(self, name: str, gate: nn.Module) -> None:
