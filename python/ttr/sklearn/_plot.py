@@ -4,11 +4,12 @@ its errors."""
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ttr._command import program
 
 from ._constants import Array
 
@@ -54,7 +55,7 @@ def _finite(y: Array) -> list[float | None]:
 
 
 def _drawn(chart: dict[str, Any]) -> str:
-    command = shutil.which("ttr")
+    command = program()
     if command is None:
         raise RuntimeError("[plot] the command ttr must be on the path, which draws, but is not")
     text = json.dumps(chart, allow_nan=False)

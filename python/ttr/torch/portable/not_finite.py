@@ -32,9 +32,10 @@ _BY_COLUMN = ("state", "state.im", "state.momentum")
 
 def apart(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """The outputs and the final state of a form of memories, with what is not finite kept apart."""
-    rows = _Rows(call)
-    if rows.all_finite():
+    given = _given(call)
+    if _all_finite(call, given):
         return form(call)
+    rows = _Rows(call, given)
     y, final = form(dataclasses.replace(call, tensors=rows.clean()))
     whole, columns = rows.lost()
     y = _of_tokens(call, y, rows, rows.reach(whole | columns))
@@ -51,17 +52,35 @@ def apart(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 def apart_from_pairs(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     """As `apart`, of a form whose state is the list of its pairs, which stay as they are."""
-    rows = _Rows(call)
-    held = {name: _bad(name, x) for name, x in call.state.items() if x.is_floating_point()}
-    if rows.all_finite() and not any(bool(bad.any()) for bad in held.values()):
+    given = _given(call)
+    held = {name: x for name, x in call.state.items() if x.is_floating_point()}
+    if _all_finite(call, given) and _all_finite(call, held):
         return form(call)
-    there = {name: call.state[name].masked_fill(bad, 0) for name, bad in held.items()}
+    rows = _Rows(call, given)
+    there = {name: x.masked_fill(_bad(name, x), 0) for name, x in held.items()}
     y, _ = form(dataclasses.replace(call, tensors=rows.clean(), state={**call.state, **there}))
     work = call.work if call.choices.family == "kernel_smoother" else torch.float64
     pairs = pairs_of(dataclasses.replace(call, work=work))
     whole, columns = rows.lost()
     lost = (whole | columns.any(-1, keepdim=True)).squeeze(2).squeeze(-1)
     return _of_tokens(call, y, rows, _seen_of(call, pairs, lost)[:, :, None, :, None]), final_state(call, pairs)
+
+
+def _given(call: Call) -> dict[str, Tensor]:
+    """The inputs that have a row for each token."""
+    given = {}
+    for spec in call.choices.inputs:
+        x = call.tensors.get(spec.name)
+        if x is not None and spec.name != "cu_seqlens" and spec.shapes[0][1:2] in (("T",), ("T n",)):
+            given[spec.name] = x
+    return given
+
+
+def _all_finite(call: Call, tensors: dict[str, Tensor]) -> bool:
+    """Whether numbers on a CPU are as they should be. A sum that is finite says so at once."""
+    if call.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return all(bool(x.detach().sum().isfinite()) or not bool(_bad(name, x).any()) for name, x in tensors.items())
 
 
 def _bad(name: str, x: Tensor) -> Tensor:
@@ -111,22 +130,12 @@ def _seen_of(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
 
 
 class _Rows:
-    """The inputs of a call that have a row for each token."""
+    """Which tokens of a call bring what is not finite, and which depend on it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, given: dict[str, Tensor]) -> None:
         self._call = call
-        #: Where a number is not as it should be.
-        self._bad: dict[str, Tensor] = {}
-        for spec in call.choices.inputs:
-            x = call.tensors.get(spec.name)
-            if x is not None and spec.name != "cu_seqlens" and spec.shapes[0][1:2] in (("T",), ("T n",)):
-                self._bad[spec.name] = _bad(spec.name, x)
-
-    def all_finite(self) -> bool:
-        """On a CPU alone: on other devices to look would be to wait for them."""
-        if self._call.device.type != "cpu" or torch.compiler.is_compiling():
-            return False
-        return not any(bool(bad.any()) for bad in self._bad.values())
+        #: Where numbers are not as they should be.
+        self._bad = {name: _bad(name, x) for name, x in given.items()}
 
     def clean(self) -> dict[str, Tensor]:
         made = {name: self._call.tensors[name].masked_fill(bad, 0) for name, bad in self._bad.items()}
