@@ -23,7 +23,7 @@ TEST(Zoo, HoldsEveryNameOfTheContract) {
       "gated_deltanet2 "
       "delta_product preconditioned_deltanet momentum_deltanet rls weighted_rls mesa intention "
       "kalmanet batch_gd quasi_newton softmax kernel_smoother nadaraya_watson kernel_ridge "
-      "kernel_rls "
+      "kernel_rls window_rls "
       "local_linear local_quadratic local_cubic window_softmax decayed_softmax affine_rls "
       "feature_rls ttt_linear ttt_mlp titans lact in_place_ttt");
   std::set<std::string> names;
