@@ -40,9 +40,10 @@ TEST(RecipeJson, RefusesWhatItDoesNotKnow) {
       JsonMessage(R"({"wieghts": {}})"),
       "[recipe] JSON key must be one of weights, similarity, function, optimizer, reading but "
       "is 'wieghts' (did you mean weights?)");
-  EXPECT_EQ(JsonMessage(R"({"weights": {"ridge": 1}})"),
-            "[recipe] JSON key in weights must be one of decay, phase, importance, window but is "
-            "'ridge'");
+  EXPECT_EQ(
+      JsonMessage(R"({"weights": {"ridge": 1}})"),
+      "[recipe] JSON key in weights must be one of decay, phase, importance, window, pair_bias, "
+      "extent, exponent but is 'ridge'");
   EXPECT_EQ(JsonMessage(R"({"weights": {"decay": 0.5, "decay": 0.6}})"),
             "[recipe] JSON key 'decay' must be said once but is said twice");
   EXPECT_EQ(JsonMessage(R"({"weights": {}, "weights": {}})"),

@@ -25,7 +25,7 @@ TEST(Zoo, HoldsEveryNameOfTheContract) {
       "preconditioned_kda low_rank_rls momentum_deltanet adagrad_lms adam_lms rls weighted_rls "
       "mesa intention "
       "kalmanet batch_gd quasi_newton softmax kernel_smoother nadaraya_watson kernel_ridge "
-      "kernel_rls "
+      "kernel_rls window_rls "
       "local_linear local_quadratic local_cubic window_softmax decayed_softmax affine_rls "
       "feature_rls ttt_linear ttt_mlp titans lact in_place_ttt");
   std::set<std::string> names;

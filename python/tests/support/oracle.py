@@ -21,7 +21,7 @@ def definition(recipe: str, inputs: Arrays, state: Any = None) -> tuple[NDArray[
     return y, last
 
 
-SENSITIVE = {"kernel_regression", "window_regression", "kernel_dictionary", "local_polynomial", "network"}
+SENSITIVE = {"kernel_regression", "kernel_dictionary", "local_polynomial", "network"}
 
 
 def sensitivity(recipe: str, inputs: Arrays) -> float:
@@ -44,6 +44,16 @@ def sensitivity(recipe: str, inputs: Arrays) -> float:
     return worst
 
 
+def dual_condition(recipe: str, inputs: Arrays) -> float:
+    """A bound of the condition of K K^T + ridge I, of the keys of any window: of more keys than
+    channels its least eigenvalue is the ridge."""
+    assert ttr.Recipe(recipe).option("kernel") == "linear"
+    ridge = float(ttr.Recipe(recipe).option("ridge"))
+    k = widened(inputs)["k"].transpose(0, 2, 1, 3)
+    largest = float(np.linalg.eigvalsh(k.swapaxes(-1, -2) @ k).max())
+    return (largest + ridge) / ridge
+
+
 def condition(recipe: str, inputs: Arrays) -> float:
     """The worst condition of the systems that are solved: 1 where none is.
 
@@ -52,6 +62,8 @@ def condition(recipe: str, inputs: Arrays) -> float:
     A system that has no full rank is solved on what its keys span: eigenvalues that are rounding
     of the largest do not count.
     """
+    if ttr.Layer(recipe).engine == "window_regression":
+        return dual_condition(recipe, inputs)
     if ttr.Layer(recipe).engine in SENSITIVE:
         return sensitivity(recipe, inputs)
     if not any(spec["name"] == "state.a" for spec in ttr.state_specs(recipe)):

@@ -210,15 +210,16 @@ class Chunk {
     } else {
       CompareRows<false>(k, m.state_k.stride, count, q, m.key_dim, scores, each);
     }
-    if (m.weighted) {
-      for (std::int64_t j = 0; j < whole; ++j) {
-        const Place place{r, 0};
-        offsets[j] = j < count ? static_cast<T>(cn::LogWeightOf(m, place, seen.first + j)) : T(0);
-      }
+    const bool weighs = m.bias || m.state_log_weight;
+    for (std::int64_t j = 0; weighs && j < whole; ++j) {
+      const std::int64_t pair = seen.first + j;
+      offsets[j] = j >= count ? T(0)
+                   : m.bias   ? static_cast<T>(cn::LogWeightOf(m, {r, 0}, pair))
+                              : sn::LoadOne<T>(m.state_log_weight, pair);
     }
     const T width = cn::WidthOf<T>(kernel, m.bandwidth);
     const cn::ColumnOffsets<T> of_pairs{.main = offsets, .split = whole};
-    const auto* const weights = m.weighted ? &of_pairs : nullptr;
+    const auto* const weights = weighs ? &of_pairs : nullptr;
     const auto* const v = static_cast<const From*>(m.state_v.data) + seen.first * m.state_v.stride;
     if (common::IsCompact(kernel) && weights == nullptr) {
       *partial.sum += cn::CompactWeights(kernel, whole, 0, count, width, scores);
