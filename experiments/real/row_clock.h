@@ -19,9 +19,9 @@ class RowClock {
 
   /// None: rows follow each other.
   RowClock() = default;
-  /// A clock of the table that begins with these rows: the column that is `wanted`, whose times are to rise
-  /// evenly to its end (Error: that they do not), or where none is, the first of dates that is not
-  /// forecast and begins so, as long as it does.
+  /// A clock of the table that begins with these rows: the column that is `wanted`, whose times are
+  /// to rise evenly to its end (Error: that they do not), or where none is, the first of dates that
+  /// is not forecast and begins so, as long as it does.
   RowClock(const TableReader& table, std::span<const TableRow> first, const std::string& wanted);
 
   /// The time's column; -1: none, or none any more.

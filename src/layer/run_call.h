@@ -23,7 +23,8 @@ void RequireOneToken(std::string_view op, const Recipe& recipe, const Inputs& in
 Dims CheckCall(std::string_view op, const Requirements& requirements, const Inputs& inputs,
                const State& state, Needs needs, const TensorView& y = {});
 
-/// Checks a call whose sizes are known; a pool keeps no pairs, so that no bias of pairs is looked at.
+/// Checks a call whose sizes are known; a pool keeps no pairs, so that no bias of pairs is looked
+/// at.
 void CheckCallOf(std::string_view op, const Requirements& requirements, const Dims& dims,
                  const Inputs& inputs, const State& state);
 
