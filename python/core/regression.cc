@@ -272,14 +272,52 @@ void SetState(SharedRegression& self, const nb::tuple& state) {
   new (&self) SharedRegression(std::move(regression));
 }
 
+/// What a regression holds, as tensors, and its copies.
+void BindTensors(nb::class_<SharedRegression>& bound) {
+  using R = SharedRegression;
+  bound
+      .def(
+          "fit", [](R& self) { return Taken(self, [](Regression& of) { return of.Fit(); }); },
+          nb::sig("def fit(self) -> " TTR_ARRAYS),
+          "r, w, rss: the triangle of the rows that count; origin; sums of g and of g^2.")
+      .def(
+          "save", [](R& self) { return Taken(self, [](Regression& of) { return of.Save(); }); },
+          nb::sig("def save(self) -> " TTR_ARRAYS), "Everything but the options.")
+      .def(
+          "rows", [](R& self) { return Taken(self, [](Regression& of) { return of.Rows(); }); },
+          nb::sig("def rows(self) -> " TTR_ARRAYS),
+          "keys, values, weights, times of the rows in a window, the oldest first.")
+      .def_prop_ro("count", [](R& self) { return self.regression().count(); })
+      .def_prop_ro("held", [](R& self) { return self.regression().held(); })
+      .def_prop_ro(
+          "options", [](const R& self) { return OptionsOf(self.options()); },
+          nb::sig("def options(self) -> dict[str, typing.Any]"))
+      .def(
+          "__copy__", [](const R& self) { return new R(self); }, nb::rv_policy::take_ownership)
+      .def(
+          "__deepcopy__", [](const R& self, nb::handle) { return new R(self); }, nb::arg("memo"),
+          nb::rv_policy::take_ownership,
+          nb::sig("def __deepcopy__(self, memo: object, /) -> Regression"))
+      .def(
+          "__getstate__",
+          [](R& self) {
+            return nb::make_tuple(OptionsOf(self.options()),
+                                  Taken(self, [](Regression& of) { return of.Save(); }));
+          },
+          nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", &SetState, nb::arg("saved"),
+           nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+}
+
 }  // namespace
 
 void BindRegression(nb::module_& module) {
   using R = SharedRegression;
-  nb::class_<R>(
+  nb::class_<R> bound(
       module, "Regression",
       R"(Least squares over rows that come one after the other, of all rows or of a window;
-ttr.sklearn's regressors are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)")
+ttr.sklearn's regressors are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)");
+  bound
       .def(
           "__init__",
           [](R* self, const nb::object& saved, const nb::kwargs& options) {
@@ -313,41 +351,12 @@ span: numbers. `saved`: what save() gave.)")
                    "dict[typing.Any, int], y: object, w: object) -> bool"),
            R"(Learns {label: number}, by the place of every label, -1 that of the time. False, and
 nothing learned: a label without a place, or what is no plain finite number.)")
-      .def("predict_row", &PredictRow, nb::arg("x"), nb::arg("places"),
-           nb::sig("def predict_row(self, x: dict[typing.Any, typing.Any], places: "
-                   "dict[typing.Any, int]) -> float | None"),
-           "m of {label: number}; a label without a place is passed. None: no plain finite number.")
       .def(
-          "fit", [](R& self) { return Taken(self, [](Regression& of) { return of.Fit(); }); },
-          nb::sig("def fit(self) -> " TTR_ARRAYS),
-          "r, w, rss: the triangle of the rows that count; origin; sums of g and of g^2.")
-      .def(
-          "save", [](R& self) { return Taken(self, [](Regression& of) { return of.Save(); }); },
-          nb::sig("def save(self) -> " TTR_ARRAYS), "Everything but the options.")
-      .def(
-          "rows", [](R& self) { return Taken(self, [](Regression& of) { return of.Rows(); }); },
-          nb::sig("def rows(self) -> " TTR_ARRAYS),
-          "keys, values, weights, times of the rows in a window, the oldest first.")
-      .def_prop_ro("count", [](R& self) { return self.regression().count(); })
-      .def_prop_ro("held", [](R& self) { return self.regression().held(); })
-      .def_prop_ro(
-          "options", [](const R& self) { return OptionsOf(self.options()); },
-          nb::sig("def options(self) -> dict[str, typing.Any]"))
-      .def(
-          "__copy__", [](const R& self) { return new R(self); }, nb::rv_policy::take_ownership)
-      .def(
-          "__deepcopy__", [](const R& self, nb::handle) { return new R(self); }, nb::arg("memo"),
-          nb::rv_policy::take_ownership,
-          nb::sig("def __deepcopy__(self, memo: object, /) -> Regression"))
-      .def(
-          "__getstate__",
-          [](R& self) {
-            return nb::make_tuple(OptionsOf(self.options()),
-                                  Taken(self, [](Regression& of) { return of.Save(); }));
-          },
-          nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
-      .def("__setstate__", &SetState, nb::arg("saved"),
-           nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+          "predict_row", &PredictRow, nb::arg("x"), nb::arg("places"),
+          nb::sig("def predict_row(self, x: dict[typing.Any, typing.Any], places: "
+                  "dict[typing.Any, int]) -> float | None"),
+          "m of {label: number}; a label without a place is passed. None: no plain finite number.");
+  BindTensors(bound);
 }
 
 }  // namespace ttr::python
