@@ -41,7 +41,7 @@ LINES = sorted({line for line, _ in ALL})
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that looks like the clone, where documents run their commands."""
     made = tmp_path_factory.mktemp("commands")
-    for name in ("data", "docs", "README.md", "LICENSE"):
+    for name in ("data", "docs", "examples", "README.md", "LICENSE"):
         (made / name).symlink_to(ROOT / name)
     wave = "\n".join(f"{np.sin(0.1 * t):.6f}" for t in range(400))
     (made / "sine.csv").write_text(f"x\n{wave}\n")
