@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from reporting.tables import markdown
+from ttr._markdown import table as markdown
 from ttr.sklearn import StreamingRegressor
 
 Array = NDArray[np.float64]

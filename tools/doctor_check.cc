@@ -111,16 +111,24 @@ double KernelOf(const Recipe& recipe, std::span<const double> a, std::span<const
   }
 }
 
-// Condition of k(K, K) + ridge I of one memory: keys of its pairs, or of its dictionary.
+// Condition of k(K, K) + ridge I of one memory: keys of its pairs, the last ones that a window has,
+// or of its dictionary.
 double KernelCondition(const Recipe& recipe, const State& state, std::int64_t pairs, std::int64_t b,
                        std::int64_t h) {
   const TensorView dictionary = state.Get("state.keys");
   const TensorView keys = dictionary.defined() ? dictionary : state.Get("state.k");
-  if (dictionary.defined()) pairs = static_cast<std::int64_t>(state.Get("state.count").At({b, h}));
+  std::int64_t first = 0;
+  if (dictionary.defined()) {
+    pairs = static_cast<std::int64_t>(state.Get("state.count").At({b, h}));
+  } else if (recipe.weights.window > 0) {
+    const auto held = static_cast<std::int64_t>(state.Get("state.length").At({b, h}));
+    pairs = std::min(pairs, recipe.weights.window);
+    first = held - pairs;
+  }
   const auto n = static_cast<std::size_t>(pairs), width = static_cast<std::size_t>(keys.size(3));
   std::vector<double> rows(n * width), system(n * n);
   for (std::size_t i = 0; i < n * width; ++i) {
-    const auto key = static_cast<std::int64_t>(i / width);
+    const auto key = first + static_cast<std::int64_t>(i / width);
     const auto channel = static_cast<std::int64_t>(i % width);
     rows[i] = dictionary.defined() ? keys.At({b, h, key, channel}) : keys.At({b, key, h, channel});
   }
@@ -246,6 +254,8 @@ Comparison Compare(Recipe recipe, DType dtype) {
   dims.tokens = 67;  // fills no chunk
   // Some mini-batches end, also of those that are longer than the sequence.
   recipe.optimizer.mini_batch = std::min<std::int64_t>(recipe.optimizer.mini_batch, 16);
+  // Windows move on, and the system of a window's pairs has fewer of them than keys have channels.
+  recipe.weights.window = std::min<std::int64_t>(recipe.weights.window, 16);
   dims.heads = dims.query_heads = dims.key_heads = dims.value_heads = 2;
   dims.key_dim = 24;
   dims.value_dim = 40;

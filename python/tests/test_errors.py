@@ -38,7 +38,7 @@ Q = np.zeros((2, 12, 2, 4))
         ({"state": {3: Q}}, "name in state must be text but is 3"),
         ({"threads": 0}, "threads must be a number from 1, or None, but is 0"),
         ({"threads": "two"}, "threads must be"),
-        ({"out": {"z": Q}}, "name in out must be y, status, iterations or residual but is 'z'"),
+        ({"out": {"z": Q}}, "name in out must be one of y, .*, effective_pairs but is 'z'"),
         ({"out": {"y": Q[:, :3]}}, "y must be"),
         ({"out": {"y": Q.tolist()}}, "y must be an array that can be written but is a list"),
     ],

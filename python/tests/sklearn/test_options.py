@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ttr.sklearn import StreamingForecaster
+from ttr.sklearn import StreamingForecaster, _plot
 
 Array = NDArray[np.float64]
 
@@ -185,7 +185,7 @@ def test_a_picture() -> None:
 
 
 def test_a_picture_needs_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(_plot, "program", lambda: None)
     x = seasons(60)
     with pytest.raises(RuntimeError, match="the command ttr must be on the path"):
         StreamingForecaster(lags=4).fit(x).plot(x)

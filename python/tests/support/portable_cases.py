@@ -186,6 +186,7 @@ POLYNOMIALS = [
     "local_quadratic{kernel: biweight, bandwidth: 2, decay: 0.9, window: 9}",
 ]
 KERNELS = [
+    "window_rls{window: 6, ridge: 0.1}",
     "kernel_ridge",
     "kernel_ridge{importance: input, kernel: gaussian, bandwidth: 1}",
     "kernel_ridge{importance: log, normalise_qk: true, read: before}",

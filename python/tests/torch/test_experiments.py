@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ttr.experiments import __main__, curvature, exact, local, steps
+from ttr.experiments import __main__, _chart, curvature, exact, local, steps
 from ttr.experiments._chart import Axis, Panel, Series, chart, describe
 from ttr.experiments._train import CHOICE, TEST
 from ttr.experiments.studies import command, report
@@ -280,7 +280,7 @@ def test_axes_have_room_and_round_numbers() -> None:
 def test_without_the_command_there_is_a_table_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(_chart, "program", lambda: None)
     few = ["--tasks", "changing regression", "--steps", "1", "--tests", "2", "--rates", "0.01"]
     assert __main__.main(words_for("exact", tmp_path, *few, "--methods", "RLS")) == 0
     assert (tmp_path / "exact.csv").exists() and not (tmp_path / "exact.svg").exists()

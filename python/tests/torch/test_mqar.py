@@ -171,7 +171,7 @@ def test_claims_are_decided_by_the_data() -> None:
 def test_the_map_of_the_paper_has_commands_that_parse() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs/paper.md").read_text(encoding="utf-8")
     found = re.findall(r"`python -m ttr\.experiments mqar([^`]*)`", text)
-    assert len(found) == text.count("python -m ") >= 3
+    assert len(found) == text.count("experiments mqar") >= 3
     for words in found:
         assert command.parse(shlex.split(words)).quick is False
 

@@ -86,7 +86,7 @@ def test_recipes_without_an_engine_differentiate_many_numbers_by_pytorchs_operat
 
 
 def test_of_recipes_that_no_road_differentiates_few_numbers_are_taken() -> None:
-    name = "gla{importance: log}"
+    name = "rwkv6{decay: matrix}"
     with pytest.raises(ValueError, match="requires_grad must be of at most 4096 numbers.*has no form"):
         regress(name, **cases.draw(name, grad=True, T=1100))
 

@@ -185,4 +185,4 @@ def test_memories_are_taken_together_or_in_parts(
 
 
 def test_every_recipe_of_the_zoo_is_among_these() -> None:
-    assert set(ttr.zoo()) <= set(ALL)
+    assert set(ttr.zoo()) <= {recipe.partition("{")[0] for recipe in ALL}

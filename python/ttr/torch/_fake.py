@@ -34,7 +34,7 @@ def _sizes(info: RecipeInfo, inputs: dict[str, Tensor]) -> dict[str, Any]:
     sizes["N"] = sizes["N+1"] - 1 if "N+1" in sizes else sizes["B"]
     key_dim = int(sizes.setdefault("Dk", sizes["Dv"]))
     sizes["hidden"] = info.expansion * key_dim
-    sizes["budget"] = info.budget
+    sizes["budget"], sizes["rank"] = info.budget, info.rank
     sizes["2 hidden"] = 2 * sizes["hidden"]
     sizes["Dphi"] = ttr.Recipe(info.text).phi_dim(key_dim, int(sizes.get("F", 0)))
     return sizes

@@ -21,6 +21,7 @@ class RecipeInfo(NamedTuple):
     window: int
     expansion: int
     budget: int
+    rank: int
     #: (keyword, (axes, ...), required) of every input.
     inputs: tuple[tuple[str, tuple[tuple[str, ...], ...], bool], ...]
     #: Names of the entries of the state.
@@ -53,6 +54,7 @@ def _describe(text: str) -> RecipeInfo:
         window=options["weights"]["window"],
         expansion=options["function"]["expansion"],
         budget=options["optimizer"]["budget"],
+        rank=options["optimizer"]["rank"],
         inputs=tuple(
             (i["keyword"], tuple(tuple(shape) for shape in i["shapes"]), i["required"])
             for i in inputs
