@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._chart import Axis, Panel, Series
-from ._figures import Claim, mean
+from ._chart import Panel
+from ._figures import Claim
 from .studies import command
+from .studies.report import panels_by_number
 from .studies.results import Results
 from .studies.study import Study
 from .tasks.linear import CHANGING
@@ -48,22 +49,7 @@ def claims(results: Results) -> list[Claim]:
 
 def panels(results: Results) -> list[Panel]:
     """A panel a task: the score over all by the rank; level lines for what has none."""
-    made = []
-    for name, task in results.tasks.items():
-        lines: dict[str, Series] = {}
-        for cell in results.of(name):
-            middle, error = mean(list(cell.at().values()))
-            family, _, rank = cell.method.rpartition(" ")
-            if family == _LOW and rank.isdigit():
-                line = lines.setdefault(_LOW, Series(_LOW, [], [], []))
-                line.x, line.y = [*line.x, float(rank)], [*line.y, middle]
-                line.error = [*line.error, error]
-            else:
-                ends = [float(RANKS[0]), float(RANKS[-1])]
-                lines[cell.method] = Series(cell.method, ends, [middle] * 2, [error] * 2)
-        if lines:
-            made.append(Panel(f"{name}: {task.measure}", list(lines.values()), Axis(log=task.is_error)))
-    return made
+    return panels_by_number(results, (RANKS[0], RANKS[-1]), " ")
 
 
 STUDY = Study(

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._chart import Axis, Panel, Series
+from ._chart import Panel
 from ._figures import Claim, mean
 from .studies import command
+from .studies.report import panels_by_number
 from .studies.results import Results
 from .studies.study import Study
 from .tasks.linear import LASTING
@@ -73,23 +74,7 @@ def _as_good(results: Results, task: str, method: str) -> list[Claim]:
 
 def panels(results: Results) -> list[Panel]:
     """A panel a task: the score over all by iterations; a level line for what has no number."""
-    made = []
-    for name, task in results.tasks.items():
-        lines: dict[str, Series] = {}
-        for cell in results.of(name):
-            middle, error = mean(list(cell.at().values()))
-            family, _, count = cell.method.rpartition(", ")
-            if family:
-                line = lines.setdefault(family, Series(family, [], [], []))
-                line.x, line.y = [*line.x, float(count)], [*line.y, middle]
-                line.error = [*line.error, error]
-            else:
-                ends = [float(COUNTS[0]), float(COUNTS[-1])]
-                lines[cell.method] = Series(cell.method, ends, [middle] * 2, [error] * 2)
-        if lines:
-            axis = Axis(log=task.is_error)
-            made.append(Panel(f"{name}: {task.measure}", list(lines.values()), axis))
-    return made
+    return panels_by_number(results, (COUNTS[0], COUNTS[-1]), ", ")
 
 
 STUDY = Study(

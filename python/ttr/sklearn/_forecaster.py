@@ -124,9 +124,9 @@ class StreamingForecaster(ReadingForecaster):
             Then `predict`, `forecast` and `learn_one` want those of their rows, too.
         target : what scikit-learn's tools pass beside rows; it is not read, which a warning says.
 
-        Of frames of pandas with dates or periods as their index absent stamps are missing rows, and
-        forecasts come back with the stamps that follow. ValueError of times in place of the series, of
-        fewer rows than a first forecast's row is number; `partial_fit` takes any."""
+        An index of pandas with dates or periods says when rows were: stamps that it leaves out are
+        missing rows, and forecasts come back with the stamps that follow. ValueError: times are given in
+        place of the series, or too few rows for one forecast; `partial_fit` takes any number."""
         return self._learn("fit", y, target, X, reset=True)
 
     def partial_fit(self, y: Any, target: Any = None, *, X: Any = None) -> StreamingForecaster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._chart import Axis, Panel, Series, chart
-from .._figures import columns, csv_text, figure, mean_cells
+from .._figures import columns, csv_text, figure, mean, mean_cells
 from ..tasks.task import ALL
 from .results import Cell, Results
 
@@ -51,6 +51,27 @@ def panels_by_x(results: Results) -> list[Panel]:
         if lines:
             title = f"{name}: {task.measure}"
             panels.append(Panel(title, lines, Axis(log=task.is_error), task.x_label))
+    return panels
+
+
+def panels_by_number(results: Results, ends: tuple[float, float], separator: str) -> list[Panel]:
+    """A panel a task: the score over all by the number that ends a method's name, a line for what stands
+    before ``separator``; a level line for a method without a number."""
+    panels = []
+    for name, task in results.tasks.items():
+        lines: dict[str, Series] = {}
+        for cell in results.of(name):
+            middle, error = mean(list(cell.at().values()))
+            family, _, number = cell.method.rpartition(separator)
+            if family and number.isdigit():
+                line = lines.setdefault(family, Series(family, [], [], []))
+                line.x, line.y = [*line.x, float(number)], [*line.y, middle]
+                line.error = [*line.error, error]
+            else:
+                lines[cell.method] = Series(cell.method, [*map(float, ends)], [middle] * 2, [error] * 2)
+        if lines:
+            title = f"{name}: {task.measure}"
+            panels.append(Panel(title, list(lines.values()), Axis(log=task.is_error)))
     return panels
 
 
