@@ -10,6 +10,10 @@
 
 #include "tests/support/agreement.h"
 #include "tests/support/calls.h"
+#include "tests/support/directions.h"
+#include "tests/support/engines.h"
+#include "tests/support/gradients.h"
+#include "tests/support/pair_gradients.h"
 #include "ttr/layer.h"
 
 namespace ttr {
@@ -70,6 +74,56 @@ TEST_P(WindowRegression, LeavesWhatIsNotFiniteToItsWindow) {
     if (t > 10 && t < 10 + window) {
       EXPECT_TRUE(std::isnan(y)) << t;
     }
+  }
+}
+
+// From a state, through the final one.
+TEST_P(WindowRegression, HasGradientsThatAreThoseOfTheDefinition) {
+  if (layer.recipe().optimizer.ridge == 0) return;  // the rank of every window changes
+  test::ExpectGradientsOfTheDefinition(layer, 1e-6);
+}
+
+TEST_P(WindowRegression, HasGradientsOfTheSameBitsForAnyNumberOfThreads) {
+  test::ExpectSameGradientsOnAnyThreads(layer, 150);
+}
+
+// More tokens than are taken together.
+TEST_P(WindowRegression, HasGradientsThatAreSlopes) {
+  if (layer.recipe().optimizer.ridge == 0) return;
+  const Dims dims = test::TwoMemories(100, 7, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 5, true);
+  test::Raise(call.inputs);
+  test::ExpectSlopeOfTheDefinition(layer, call,
+                                   test::Normal(DType::kFloat64, OutputShape(dims), 32), 1e-6);
+}
+
+TEST_P(WindowRegression, HasGradientsInFloat32ThatAreThoseInFloat64) {
+  if (layer.recipe().optimizer.ridge < .1) return;  // too ill-conditioned
+  test::ExpectGradientsInDouble(layer, test::TwoMemories(90, 19, 21), 1e-3);
+}
+
+TEST(WindowRegressions, HaveSlopesWhereAnImportanceIsZero) {
+  for (const char* recipe : {"window_rls{window: 3, importance: input, ridge: 0.5}",
+                             "kernel_ridge{window: 4, importance: input, ridge: 0.5}"}) {
+    test::ExpectSlopesAtNoImportance(Layer(ParseRecipe(recipe)));
+  }
+}
+
+// What is not finite reaches the windows that hold it, and what these depend on.
+TEST(WindowRegressions, HaveGradientsThatLeaveWhatIsNotFiniteToItsWindow) {
+  const Layer layer(ParseRecipe("window_rls{window: 4, ridge: 0.3}"));
+  const Dims dims = test::TwoMemories(30, 4, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 3);
+  const Tensor dy = test::Normal(DType::kFloat64, OutputShape(dims), 30);
+  const test::Gradients clean = test::Differentiate(layer, call.inputs, {}, dy, {});
+  call.inputs.k.Set({0, 12, 1, 2}, std::numeric_limits<double>::quiet_NaN());
+  const test::Gradients spoilt = test::Differentiate(layer, call.inputs, {}, dy, {});
+  for (std::int64_t t = 0; t < 30; ++t) {
+    const bool query = t >= 12 && t < 16, pair = t >= 9 && t < 16;
+    EXPECT_EQ(std::isnan(spoilt.inputs.q.At({0, t, 1, 0})), query) << t;
+    EXPECT_EQ(std::isnan(spoilt.inputs.v.At({0, t, 1, 0})), pair) << t;
+    EXPECT_EQ(std::isnan(spoilt.inputs.k.At({0, t, 1, 0})), pair) << t;
+    EXPECT_EQ(spoilt.inputs.k.At({0, t, 0, 1}), clean.inputs.k.At({0, t, 0, 1})) << t;
   }
 }
 

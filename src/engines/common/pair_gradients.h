@@ -17,6 +17,9 @@ struct PairGradientTensors {
   TensorView pair_bias;  ///< [B, T, heads of y, S], zeros at first
   TensorView log_decay, importance, log_importance, bandwidth, ridge;
   TensorView state_k, state_v, state_log_weight;
+  /// Of pairs of the state that have no weight, by that weight itself, on the side where there is
+  /// some; zeros at first. Only kernel_regression has it.
+  TensorView state_weight{};
 };
 
 /// Gradients of the final state, as large as it is; views may be absent.
@@ -27,7 +30,7 @@ struct FinalPairGradients {
 /// Gradients of one memory.
 struct PairGradients {
   HeadRows dy{}, dq{}, dbias{};
-  Rows dk{}, dv{}, dstate_k{}, dstate_v{}, dstate_log_weight{};
+  Rows dk{}, dv{}, dstate_k{}, dstate_v{}, dstate_log_weight{}, dstate_weight{};
   Rows dlog_decay{}, dimportance{}, dlog_importance{};
   double* dbandwidth = nullptr;
   double* dridge = nullptr;
@@ -56,6 +59,7 @@ inline PairGradients PairGradientsOf(const TensorView& dy, const FinalPairGradie
   g.dstate_k = PairsOf(to.state_k, n, h);
   g.dstate_v = PairsOf(to.state_v, n, h);
   g.dstate_log_weight = PairsOf(to.state_log_weight, n, h);
+  g.dstate_weight = PairsOf(to.state_weight, n, h);
   g.final_k = PairsOf(final.k, n, h);
   g.final_v = PairsOf(final.v, n, h);
   g.final_log_weight = PairsOf(final.log_weight, n, h);

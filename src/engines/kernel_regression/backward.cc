@@ -10,7 +10,8 @@ namespace {
 
 template <class T>
 std::size_t BytesOfSolutionsAs(const common::VisibleRange& visible, const Sizes& sizes) {
-  return common::ScratchBytesOf<Solutions<T>>(visible, sizes.queries, sizes.pairs());
+  const std::int64_t rows = std::max(sizes.tokens, sizes.queried) * sizes.queries;
+  return common::ScratchBytesOf<Solutions<T>>(visible, rows, sizes.queries, sizes.pairs());
 }
 
 /// What a memory takes: weights, factor, solutions.

@@ -128,8 +128,7 @@ class GradientPass {
       const bool part = f_.gains[i] != NoGain<T>(options_.kernel);
       StoreWeightGradient(m_, g_, i, m_.ridge * p, part);
     }
-    const SlopesAtZero<T> slopes(task_, g_, f_, s_, solutions_);
-    if (g_.dimportance && m_.importance && m_.ridge > 0) slopes.Store();
+    if (m_.ridge > 0) SlopesAtZero<T>(task_, g_, f_, s_, solutions_).Store();
     if (g_.dridge != nullptr) *g_.dridge = ridge;
     if (g_.dbandwidth != nullptr) *g_.dbandwidth = m_.bandwidth == 0 ? 0 : width / m_.bandwidth;
   }

@@ -32,10 +32,10 @@ struct Solutions {
   double* products;  // [pair]: p
   double* widths;    // [block of pairs, then block of queries]: of the gradient of the bandwidth
 
-  Solutions(const common::VisibleRange& visible, std::int64_t queries, std::int64_t pairs,
-            ScratchLayout& layout) {
+  /// `rows`: queries of all tokens, `queries` of one.
+  Solutions(const common::VisibleRange& visible, std::int64_t rows, std::int64_t queries,
+            std::int64_t pairs, ScratchLayout& layout) {
     const Extent extent(pairs);
-    const std::int64_t rows = visible.tokens * queries;
     const std::int64_t blocks = common::CeilDiv(rows, kBlock);
     std::int64_t numbers = 0;
     for (std::int64_t block = 0; block < blocks; ++block) {

@@ -23,7 +23,7 @@ void WithPass(const GradientTask& of, const Run& run) {
   ScratchLayout factor(task.factor), scratch(task.scratch), solutions(of.solutions);
   const Factor<T> f(task.room, m.key_dim, m.value_dim, factor);
   const GradientScratch<T> s(task.room, m.key_dim, m.value_dim, scratch);
-  const Solutions<T> x(m.visible, m.queries, task.room, solutions);
+  const Solutions<T> x(m.visible, m.rows, m.queries, task.room, solutions);
   run(GradientPass<T>(of, f, s, x));
 }
 

@@ -58,7 +58,8 @@ struct Call : common::QueriedTensors {
 
 /// What scratch depends on.
 struct Sizes : common::QuerySizes {
-  std::int64_t held = 0;  ///< pairs of a state
+  std::int64_t held = 0;     ///< pairs of a state
+  std::int64_t queried = 0;  ///< tokens of a call that only reads; only a backward pass asks
 
   std::int64_t pairs() const { return held + tokens; }
 };

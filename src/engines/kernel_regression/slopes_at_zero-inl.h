@@ -1,4 +1,4 @@
-// Gradients by importances of 0. Compiled once for every target.
+// Gradients by importances of 0, and by weights of 0 in a state. Compiled once for every target.
 
 #if defined(TTR_KERNEL_REGRESSION_SLOPES_AT_ZERO_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_KERNEL_REGRESSION_SLOPES_AT_ZERO_INL_H_
@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "src/engines/kernel_regression/gradient.h"
@@ -18,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::kernel_regression {
 namespace HWY_NAMESPACE {
 
-/// The gradient by the importance of a pair that has none, on the side where it has some: products
-/// of what the fits of k(K, q) and of V dy leave at its key, over the ridge.
+/// The gradient by the importance, or weight, of a pair that has none, on the side where it has
+/// some: products of what the fits of k(K, q) and of V dy leave at its key, over the ridge.
 template <class T>
 class SlopesAtZero {
  public:
@@ -35,14 +36,25 @@ class SlopesAtZero {
         solutions_(solutions) {}
 
   void Store() const {
+    for (std::int64_t i = 0; g_.dstate_weight && i < m_.visible.held; ++i) {
+      if (cn::OffsetOf(m_, i) == -std::numeric_limits<double>::infinity()) {
+        StoreSlope(i, i, g_.dstate_weight);
+      }
+    }
+    if (!g_.dimportance || !m_.importance) return;
     for (std::int64_t t = 0; t < m_.visible.tokens; ++t) {
-      if (sn::LoadOne<double>(m_.importance, t) != 0) continue;
-      const double slope = SlopeOf(m_.visible.held + t);
-      sn::StoreRow(&slope, t, 0, 1, g_.dimportance);
+      if (sn::LoadOne<double>(m_.importance, t) == 0) {
+        StoreSlope(m_.visible.held + t, t, g_.dimportance);
+      }
     }
   }
 
  private:
+  void StoreSlope(std::int64_t pair, std::int64_t row, const Rows& to) const {
+    const double slope = SlopeOf(pair);
+    sn::StoreRow(&slope, row, 0, 1, to);
+  }
+
   /// The slope of pair `pair`; 0 where it is not finite.
   double SlopeOf(std::int64_t pair) const {
     T *const key = s_.row, *const value = s_.spare;

@@ -1,6 +1,7 @@
 #include "src/engines/kernel_regression/work.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ttr::kernel_regression {
 
@@ -24,7 +25,7 @@ Work::Work(const Options& o, const Call& c)
       sequences(c.sequences()),
       heads(c.memory_heads(c.ridge.defined() ? c.ridge : c.bandwidth), c.q),
       sizes{c.sizes(sequences, heads)} {
-  if (!call.k.defined()) sizes.tokens = 0;
+  if (!call.k.defined()) sizes.queried = std::exchange(sizes.tokens, 0);
   for (std::int64_t i = 0; call.state_k.defined() && i < memories(); ++i) {
     sizes.held = std::max(sizes.held, MemoryOf(i).visible.held);
   }

@@ -1,0 +1,23 @@
+/// Gradients of a kernel regression over windows.
+///
+/// Every window is a memory of its own, whose gradients kernel_regression has; those by its rows
+/// are added to the rows of the timeline, from where they go on as those of a state that keeps
+/// all rows would: to what wrote the rows, and to the initial state.
+///
+/// Cost: a few times that of the forward pass. Memory: the rows once more, and the gradients of
+/// some windows at a time.
+#pragma once
+
+#include "src/adapters/engine.h"
+#include "src/engines/common/pair_gradients.h"
+#include "src/engines/kernel_regression/kernel_regression.h"
+
+namespace ttr {
+
+/// Of all sequences of a call; `gradients` as PairGradientCopies has them.
+void DifferentiateWindows(const EngineCall& call, const State& initial,
+                          const kernel_regression::Options& options, const TensorView& dy,
+                          const common::FinalPairGradients& final,
+                          const common::PairGradientTensors& gradients);
+
+}  // namespace ttr
