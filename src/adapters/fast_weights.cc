@@ -246,8 +246,6 @@ const char* FastWeights::Obstacle(const Recipe& recipe) const {
       {recipe.weights.decay == Decay::kMatrix, "a decay for every entry of the memory"},
       {by_channel && recipe.weights.importance == Importance::kLog,
        "logarithmic weights beside a decay for each channel"},
-      {HasLowRankCurvature(recipe),
-       "a curvature of low rank, whose directions every token turns: ttr.torch.portable has it"},
       {by_channel && optimizer.momentum, "momentum beside a decay for each channel"},
       {by_channel && optimizer.weight_decay != WeightDecay::kNone,
        "weight decay beside a decay for each channel"},

@@ -4,11 +4,17 @@ namespace ttr {
 namespace {
 
 std::vector<const Engine*>& List() {
-  static std::vector<const Engine*> engines{&FastWeightsEngine(),      &ScanEngine(),
-                                            &LeastSquaresEngine(),     &RotatedLeastSquaresEngine(),
-                                            &KernelSmootherEngine(),   &KernelDictionaryEngine(),
-                                            &WindowRegressionEngine(), &KernelRegressionEngine(),
-                                            &LocalPolynomialEngine(),  &NetworkEngine(),
+  static std::vector<const Engine*> engines{&CurvatureEngine(),
+                                            &FastWeightsEngine(),
+                                            &ScanEngine(),
+                                            &LeastSquaresEngine(),
+                                            &RotatedLeastSquaresEngine(),
+                                            &KernelSmootherEngine(),
+                                            &KernelDictionaryEngine(),
+                                            &WindowRegressionEngine(),
+                                            &KernelRegressionEngine(),
+                                            &LocalPolynomialEngine(),
+                                            &NetworkEngine(),
                                             &DefinitionEngine()};
   return engines;
 }

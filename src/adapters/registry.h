@@ -9,6 +9,7 @@
 namespace ttr {
 
 // One a file of this folder.
+const Engine& CurvatureEngine();
 const Engine& FastWeightsEngine();
 const Engine& ScanEngine();
 const Engine& LeastSquaresEngine();

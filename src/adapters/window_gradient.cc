@@ -1,7 +1,6 @@
 #include "src/adapters/window_gradient.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "src/adapters/pair_options.h"
 #include "src/adapters/window_timeline.h"
@@ -21,7 +20,8 @@ template <class T>
 void AddNumbers(const TensorView& from, const TensorView& to) {
   const T* const x = from.as<T>();
   T* const sum = to.as<T>();
-  for (std::int64_t i = 0; i < from.shape().elements(); ++i) sum[i] += x[i];
+  const std::int64_t count = from.shape().elements();
+  for (std::int64_t i = 0; i < count; ++i) sum[i] += x[i];
 }
 
 void Add(const TensorView& from, const TensorView& to) {

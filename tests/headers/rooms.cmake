@@ -45,7 +45,7 @@ check(IN src/definition NEVER "^\"(src/(engines|simd|linalg|adapters|plan|layer)
       WHY "the definition judges the engines and shares nothing with them")
 check(IN src/plan src/layer src/memory src/forecast src/regression NEVER "^\"src/(engines|linalg)/"
       WHY "only an adapter knows both recipes and an engine")
-check(IN src/operators NEVER "^\"src/(engines/(common|fast_weights|scan|least_squares|kernel_smoother|kernel_regression|kernel_dictionary|local_polynomial|network)|adapters|plan|layer|memory)/"
+check(IN src/operators NEVER "^\"src/(engines/(common|fast_weights|curvature|scan|least_squares|kernel_smoother|kernel_regression|kernel_dictionary|local_polynomial|network)|adapters|plan|layer|memory)/"
       WHY "operators have rows, and no recipe of a memory")
 check(IN src/simd src/linalg src/machine src/parallel src/core
       NEVER "^\"src/(recipe|plan|definition|adapters|layer|engines)/"
