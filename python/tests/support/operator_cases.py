@@ -28,6 +28,7 @@ def sizes_of(recipe: str, **changes: int) -> dict[str, int]:
     sizes["T n"] = sizes["T"] * (int(r.option("steps")) if r.option("optimizer") == "sgd" else 1)
     sizes["b"] = sizes["mini_batch"] = int(r.option("mini_batch"))
     sizes["n"] = int(r.option("steps"))
+    sizes["S"] = sizes["T"]
     return sizes
 
 

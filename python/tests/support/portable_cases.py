@@ -202,7 +202,22 @@ KERNELS = [
     "kernel_rls{budget: 4, causal: false, output_norm: l2}",
     "kernel_rls{kernel: linear, budget: 3, tolerance: 0}",
 ]
-PAIRS = SMOOTHERS + POLYNOMIALS + KERNELS
+#: Every function of places, and numbers that are given.
+BIASED = [
+    "softmax{pair_bias: input}",
+    "softmax{pair_bias: input, causal: false, scale: -0.7}",
+    "softmax{pair_bias: input, decay: scalar, importance: input, read: before}",
+    "softmax{pair_bias: distance, extent: 3, causal: false}",
+    "softmax{pair_bias: power, extent: 2.5, exponent: 1.5, decay: 0.9}",
+    "softmax{pair_bias: prefix, extent: 4, causal: false}",
+    "nadaraya_watson{pair_bias: block, extent: 4}",
+    "kernel_smoother{pair_bias: input, importance: log}",
+    "softmax{pair_bias: input, kernel: inverse_distance}",
+    "local_linear{pair_bias: input, read: before}",
+    "local_linear{pair_bias: block, extent: 3, decay: scalar}",
+    "local_quadratic{pair_bias: distance, extent: 5, kernel: gaussian, bandwidth: 1, causal: false}",
+]
+PAIRS = SMOOTHERS + POLYNOMIALS + KERNELS + BIASED
 ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES + NETWORKS + PAIRS
 
 SHAPES = {

@@ -10,6 +10,10 @@ import ttr
 from torch import Tensor
 
 
+#: Pairs of a state, which a bias has columns for.
+_STATE_TOKENS = 7
+
+
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """The sizes of a call."""
@@ -45,6 +49,7 @@ def inputs(
         "F": sizes.features,
         "mini_batch": int(ttr.Recipe(recipe).option("mini_batch")),
         "n": int(ttr.Recipe(recipe).option("steps")),
+        "S": sizes.tokens + _STATE_TOKENS,
         "1": 1,
     }
     made = {}
@@ -68,7 +73,7 @@ def state(
     """A state that the recipe could have reached: the one after some other tokens."""
     import ttr.torch.portable as portable
 
-    before = dataclasses.replace(sizes, batch=sizes.sequences or sizes.batch, tokens=7, sequences=0)
+    before = dataclasses.replace(sizes, batch=sizes.sequences or sizes.batch, tokens=_STATE_TOKENS, sequences=0)
     _, reached = portable.regress(recipe, **inputs(recipe, before, seed, dtype), return_state=True)
     return {name: tensor.detach().contiguous() for name, tensor in reached.items()}
 

@@ -1,4 +1,4 @@
-"""The programs of docs/pytorch.md and docs/models.md, and README's."""
+"""The programs of docs/pytorch.md, docs/models.md and docs/weights.md, and README's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_readme() -> None:
     assert names["loss"] < 0.5
 
 
-@pytest.mark.parametrize(("document", "count"), [("docs/pytorch.md", 8), ("docs/models.md", 5)])
+@pytest.mark.parametrize(("document", "count"), [("docs/pytorch.md", 8), ("docs/models.md", 5), ("docs/weights.md", 1)])
 def test_every_program_goes_on_where_the_one_before_it_ended(document: str, count: int) -> None:
     found = programs(document)
     assert len(found) == count

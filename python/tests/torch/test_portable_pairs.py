@@ -22,6 +22,9 @@ RECIPES = [
     "kernel_ridge{importance: input}",
     "kernel_ridge{window: 5}",
     "kernel_rls{budget: 4, importance: input}",
+    "softmax{pair_bias: input, decay: scalar}",
+    "softmax{pair_bias: block, extent: 6}",
+    "local_linear{pair_bias: power, extent: 2, exponent: 1}",
 ]
 #: The engines have gradients of these.
 WEIGHTED = [
@@ -31,6 +34,9 @@ WEIGHTED = [
     "kernel_smoother{importance: input, decay: scalar}",
     "local_linear{importance: input, decay: scalar}",
     "kernel_ridge{importance: input}",
+    "softmax{pair_bias: input, importance: input, decay: scalar}",
+    "local_linear{pair_bias: input, decay: scalar}",
+    "nadaraya_watson{pair_bias: distance, extent: 3, causal: false}",
 ]
 
 
@@ -201,6 +207,63 @@ def test_no_tokens(recipe: str) -> None:
         close(x, state[name])
     y, final = regress(recipe, **cases.inputs(recipe, sizes), return_state=True)
     assert y.shape == (2, 0, 2, 4)
+
+
+BIASED = ["softmax{pair_bias: input, decay: scalar}", "kernel_smoother{pair_bias: input}",
+          "local_linear{pair_bias: input}"]  # fmt: skip
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("recipe", BIASED)
+def test_a_bias_hides_what_is_no_number(recipe: str) -> None:
+    """What is hidden from all reaches nobody, not as NaN either; NaN in a row reaches its query."""
+    inputs = cases.inputs(recipe, SIZES)
+    inputs["pair_bias"][:, :, :, 7] = -torch.inf
+    inputs["pair_bias"][0, 20, 1] = -torch.inf
+    clean = regress(recipe, **inputs)
+    assert (clean[0, 20, 1] == 0).all()
+    inputs["k"][0, 7, 0, 1], inputs["v"][0, 7, 1, 2] = torch.nan, torch.inf
+    leaves = {name: x.requires_grad_() for name, x in inputs.items()}
+    hidden = regress(recipe, **leaves)
+    assert torch.equal(hidden, clean)
+    gradients = torch.autograd.grad(hidden.sum(), list(leaves.values()))
+    assert all(g.isfinite().all() for g in gradients)
+    with torch.no_grad():
+        inputs["pair_bias"][0, 30, 0, 3] = torch.nan
+        inputs["pair_bias"][0, 30, 0, 35] = torch.nan  # nobody reads it
+    lost = regress(recipe, **inputs).isnan()
+    assert lost[0, 30, 0].all() and lost.sum() == 3
+    if "log_decay" in inputs:  # what is between a pair and its query
+        with torch.no_grad():
+            inputs["log_decay"][0, 10, 0] = torch.nan
+            inputs["pair_bias"][0, 15, 0, :11] = -torch.inf
+        want = oracle.definition(recipe, inputs, {})[0].isnan()
+        assert torch.equal(regress(recipe, **inputs).isnan(), want) and not want[0, 15].any()
+
+
+def test_a_bias_that_is_broadcast_gets_the_sum_of_its_gradients() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 7, 3, 4, dtype=torch.float64) for _ in range(3))
+    bias = torch.randn(7, 7, dtype=torch.float64, requires_grad=True)
+    y = regress("softmax{pair_bias: input}", q, k, v, pair_bias=bias[None, :, None].expand(2, 7, 3, 7))
+    mask = torch.where(torch.ones(7, 7, dtype=torch.bool).tril(), bias, -torch.inf)
+    heads = (x.transpose(1, 2) for x in (q, k, v))
+    want = torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask).transpose(1, 2)
+    close(y, want)
+    dy = torch.randn_like(y)
+    close(*(torch.autograd.grad(x, bias, dy, retain_graph=True)[0] for x in (y, want)))
+
+
+def test_a_bias_needs_a_column_for_every_pair() -> None:
+    recipe = "softmax{pair_bias: input}"
+    inputs, state = cases.inputs(recipe, SIZES), cases.state(recipe, SIZES)
+    text = r"a column for each of S = 47 pairs that the call sees but is of S = 46"
+    with pytest.raises(ValueError, match=text):
+        regress(recipe, **{**inputs, "pair_bias": inputs["pair_bias"][..., 1:]}, state=state)
+    with pytest.raises(ValueError, match=r"pair_bias must be \[B,T,Hq,S\] = \[1,40,2,5\]"):
+        regress(recipe, **{**inputs, "pair_bias": inputs["pair_bias"][:, 1:, :, :5]})
+    packed = {**inputs, "pair_bias": inputs["pair_bias"][..., :22], "cu_seqlens": torch.tensor([0, 22, 40])}
+    compare(recipe, packed)
 
 
 def test_keys_of_great_length_are_stored_in_their_own_units() -> None:

@@ -13,7 +13,7 @@ from ttr.torch import portable
 from ttr.torch.portable import recipe as table
 
 OPTIONS = [
-    *table.WORDS, "loss", "adapt", "row_factor", "activation",
+    *table.WORDS, "extent", "loss", "adapt", "row_factor", "activation",
     "phase", "momentum", "bonus", "normalise_qk", "causal", "gated", "norm", "residual", "bias",
     "nu", "steps", "block", "rank", "mini_batch", "budget", "window", "degree", "depth", "bandwidth",
 ]  # fmt: skip

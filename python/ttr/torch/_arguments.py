@@ -54,6 +54,11 @@ def _order(text: str, key: tuple[Any, ...]) -> tuple[int, tuple[str, ...]]:
 
 def _unknown(text: str, name: str) -> str:
     """What the recipe takes instead, and which of it is likely meant."""
+    if name == "reports":
+        return (
+            "[forward] reports must be absent here: regress(..., reports=...) has those of a whole call, "
+            "retrieve(recipe, decoder.state(), q, reports=...) those of the token behind it"
+        )
     taken = [keyword for keyword, _, _ in info_of(text).inputs]
     meant = f": did you mean {likely(name, taken)}?" if likely(name, taken) else ""
     return (

@@ -14,6 +14,7 @@ from ._arguments import State, arrange, count_tokens, entries_of, slice_tokens
 from ._autograd import count_change
 from ._derivatives import refuse_tangents
 from ._recipes import RecipeInfo, info_of, text_of
+from ._reports import reported
 
 # What follows needs no gradients of the dispatcher's, whose way to them is written in Python.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -28,6 +29,7 @@ def regress(
     *,
     state: State | None = None,
     return_state: Literal[False] = False,
+    reports: None = None,
     **inputs: Tensor | bool | None,
 ) -> Tensor: ...
 
@@ -41,8 +43,37 @@ def regress(
     *,
     state: State | None = None,
     return_state: Literal[True],
+    reports: None = None,
     **inputs: Tensor | bool | None,
 ) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+
+@overload
+def regress(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    return_state: Literal[False] = False,
+    reports: Sequence[str],
+    **inputs: Tensor | bool | None,
+) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+
+@overload
+def regress(
+    recipe: Any,
+    q: Tensor | None = None,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    *,
+    state: State | None = None,
+    return_state: Literal[True],
+    reports: Sequence[str],
+    **inputs: Tensor | bool | None,
+) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]: ...
 
 
 def regress(
@@ -53,6 +84,7 @@ def regress(
     *,
     state: State | None = None,
     return_state: bool = False,
+    reports: Sequence[str] | None = None,
     **inputs: Any,
 ) -> Any:
     """Memorizes every token and answers every query, y_t = m_t(q_t), by the layer of `recipe`.
@@ -80,6 +112,9 @@ def regress(
     gradients multiply in bfloat16 where q, k and v are that and the processor gains by it.
 
     Returns y [B, T, max(H, Hq), Dv] in the dtype of v; with `return_state` the pair (y, final state).
+    `reports` names what the regression knows beside y (docs/weights.md): "leverage", "effective_pairs",
+    "slope", "status", "iterations", "residual"; a dictionary of them comes last. Such a call runs on the
+    CPU, has no gradients (a RuntimeError where one is asked for), and may be much slower.
     Differentiable in every input and the initial state, through y and the final state; once, and in
     reverse mode: a tangent (torch.func.jvp, torch.autograd.forward_ad), or what differentiates a gradient,
     is a RuntimeError that names the way around. A recipe without gradients of its own is differentiated
@@ -95,6 +130,9 @@ def regress(
     for name in _library.SWITCHES:
         if name in inputs:
             switches[name] = inputs.pop(name)
+    if reports is not None:
+        y, final, found = reported(text, reports, {"q": q, "k": k, "v": v, **inputs}, state, switches)
+        return (y, final, found) if return_state else (y, found)
     tensors, given = arrange(text, q, k, v, inputs)
     if v is not None and not v.is_cpu and not v.is_meta:
         return _elsewhere(text, tensors, given, state, return_state)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -11,9 +12,29 @@ import ttr
 
 from ._arguments import State
 from ._recipes import info_of, text_of
+from ._reports import array, on, refuse_gradients, rooms_of_state
 
 
-def retrieve(recipe: Any, state: State, q: Tensor | None = None, **inputs: Tensor) -> Tensor:
+@overload
+def retrieve(
+    recipe: Any, state: State, q: Tensor | None = None, *, reports: None = None, **inputs: Tensor
+) -> Tensor: ...
+
+
+@overload
+def retrieve(
+    recipe: Any, state: State, q: Tensor | None = None, *, reports: Sequence[str], **inputs: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+
+def retrieve(
+    recipe: Any,
+    state: State,
+    q: Tensor | None = None,
+    *,
+    reports: Sequence[str] | None = None,
+    **inputs: Tensor,
+) -> Any:
     """What the memory of a state answers to any queries: y_j = m(q_j). Nothing is memorized.
 
         y, state = ttr.torch.regress("rls", q, k, v, return_state=True)
@@ -32,6 +53,9 @@ def retrieve(recipe: Any, state: State, q: Tensor | None = None, **inputs: Tenso
     is of the token and in no state: `rwkv6` reads before it writes, its y_t is retrieve(m_{t-1}, q_t)
     + v_t (k_t . (u * q_t)); `comba` asks for q_t - 0.02 erase_key_t.
 
+    With `reports`, names as in `regress`, the pair (y, reports by name): of a `Decoder`'s token they are
+    those of `decoder.state()` behind it.
+
     Cost: that of a token's reading for each query, on the CPU, wherever the tensors are. No gradients:
     a RuntimeError where one is asked for. ValueError that names the argument: a recipe without a
     state, as it reads the whole sequence; inputs that are of tokens; sizes.
@@ -42,28 +66,16 @@ def retrieve(recipe: Any, state: State, q: Tensor | None = None, **inputs: Tenso
     held = {name: tensor for name, tensor in state.items() if tensor is not None}
     if not held:
         raise ValueError("[retrieve] state must have entries, of a memory that has read, but is empty")
-    tensors = {"q": q, **held, **inputs}
-    for name, tensor in tensors.items():
-        if tensor is not None and torch.is_grad_enabled() and tensor.requires_grad:
-            raise RuntimeError(
-                f"[retrieve] {name} must not require gradients, as reading has none here, but does: use "
-                "torch.no_grad()"
-            )
+    refuse_gradients("retrieve", {"q": q, **held, **inputs}, "reading has none here")
     first = next(iter(held.values()))
     like = first if q is None else q
-    arrays = {name: _array(t) for name, t in held.items()}
-    given = {name: _array(t) for name, t in inputs.items()}
-    out = None
+    arrays = {name: array(t) for name, t in held.items()}
+    given = {name: array(t) for name, t in inputs.items()}
+    made = rooms_of_state(info.text, reports or (), held, q)
+    out = dict(made)
     if q is None:
         batch, heads, size = first.shape[:3]
-        out = {"y": _array(first.new_empty(batch, 1, heads, size))}
-    y = ttr.Layer(info.text).retrieve(
-        None if q is None else _array(q), state=arrays, out=out, **given
-    )
-    return torch.from_numpy(y).to(like.device, like.dtype)
-
-
-def _array(tensor: Tensor) -> Any:
-    """NumPy has no bfloat16."""
-    wide = tensor.detach().cpu()
-    return (wide.float() if wide.dtype == torch.bfloat16 else wide).numpy()
+        out["y"] = array(first.new_empty(batch, 1, heads, size))
+    y = ttr.Layer(info.text).retrieve(None if q is None else array(q), state=arrays, out=out, **given)
+    answers = torch.from_numpy(y).to(like.device, like.dtype)
+    return answers if reports is None else (answers, on(like.device, made))

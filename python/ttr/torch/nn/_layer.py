@@ -281,11 +281,12 @@ class TestTimeRegression(nn.Module):
         """What the memory of `states`, or of a cache's `state()`, answers to queries [B, T, Hq, Dk], as they
         are in `inputs`: `ttr.torch.retrieve` with the layer's constants."""
         none = self.output.weight.new_zeros(1, 0, self.hidden_size)
-        constants: dict[str, Tensor] = {}
+        constants: dict[str, Any] = {}
         for name, gate in self.gates.items():
             if name in self._specs and not {"T", "T n"} & set(self._specs[name]["shapes"][0]):
                 constants[name] = gate(none, None)
-        return retrieve(self._text, state, q, **constants)
+        answers: Tensor = retrieve(self._text, state, q, **constants)
+        return answers
 
     def new_cache(self, draft: int = 0) -> Cache:
         """A cache of no tokens, of which the last `draft` (0 to 64) can be taken back. ValueError: a

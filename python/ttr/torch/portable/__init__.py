@@ -23,6 +23,7 @@ from . import (
     least_squares,
     local_polynomial,
     network,
+    pair_bias,
     recurrences,
 )
 from .inputs import Call, gather, is_constant
@@ -75,6 +76,7 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
     if kernel is not None:
         return kernel(call)
     _check_road(call)
+    pair_bias.check_columns(call)
     if is_constant(call):
         made = kernels.of_token(call)
         if made is not None:

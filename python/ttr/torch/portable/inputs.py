@@ -147,7 +147,8 @@ def _bind(spec: Input, tensor: Tensor, sizes: dict[str, int], rows: int) -> None
     for shape in spec.shapes:
         if _fits(shape, tensor, sizes):
             for axis, size in zip(shape, tensor.shape):
-                sizes.setdefault(axis, size)
+                if axis != "S":  # a state may have fewer rows than a bias has columns
+                    sizes.setdefault(axis, size)
             _bind_rows(spec, sizes, rows)
             return
     must = " or ".join(_text(shape, sizes, tuple(tensor.shape)) for shape in spec.shapes)

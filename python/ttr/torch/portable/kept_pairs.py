@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from . import pair_bias
 from .inputs import Call, fail
 from .layout import by_memory, queries_by_memory
 from .normalise import unit
@@ -158,7 +159,8 @@ def _fading(call: Call) -> tuple[Tensor | None, Tensor | None]:
 
 class Sight(NamedTuple):
     """What the tokens ``begin`` to ``end`` see: of the pairs ``first`` to ``last`` those of which ``seen``
-    [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, [N, H, C or 1, p] or None.
+    [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, [N, H, C or 1, p] or None, and
+    with exp(bias) [1 or N, 1 or H, C, 1 or G, p] for each of a token's queries; a bias of -inf hides a pair.
     """
 
     begin: int
@@ -168,20 +170,18 @@ class Sight(NamedTuple):
     seen: Tensor
     log_weight: Tensor | None
     factor: Tensor | None
+    bias: Tensor | None
 
 
 def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
-    """What a block of tokens sees."""
-    choices, tokens = call.choices, call.sizes["T"]
+    """What a block of tokens sees; ``call`` is the block's (`pair_bias.by_block`)."""
+    choices = call.choices
     first, last = 0, pairs.k.shape[2]
-    places = torch.arange(begin, end, device=call.device).unsqueeze(-1)
+    places = last_read(call, begin, end)
     if choices.causal:
-        places = places - int(choices.read == "before")
         last = pairs.held + end
         if choices.window and begin > choices.window:
             first = pairs.held + begin - choices.window
-    else:
-        places = torch.full_like(places, tokens - 1)
     place = pairs.place[..., None, first:last]
     seen = place <= places
     if choices.window:
@@ -191,16 +191,26 @@ def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
         log_weight = log_weight[..., None, first:last]
         if pairs.faded is not None and pairs.resets is not None:
             at = places.squeeze(-1) + 1
-            born = _born(pairs, first, last)
+            born = written_by(pairs, first, last)
             seen = seen & (pairs.resets[..., at, None] == pairs.resets[..., None, born])
             fading = pairs.faded[..., at, None] - pairs.faded[..., None, born]
             log_weight = log_weight + fading.to(log_weight.dtype)
         seen = seen & (log_weight != -torch.inf)
     factor = None if pairs.factor is None else pairs.factor[..., None, first:last]
-    return Sight(begin, end, first, last, seen, log_weight, factor)
+    own = torch.arange(begin, end, device=call.device).unsqueeze(-1)
+    bias = pair_bias.of_pairs(call, pairs, own, first, last)
+    return Sight(begin, end, first, last, seen, log_weight, factor, bias)
 
 
-def _born(pairs: Pairs, first: int, last: int) -> Tensor:
+def last_read(call: Call, begin: int, end: int) -> Tensor:
+    """[C, 1]: the place of the last pair that is written when each token reads."""
+    own = torch.arange(begin, end, device=call.device).unsqueeze(-1)
+    if not call.choices.causal:
+        return torch.full_like(own, call.sizes["T"] - 1)
+    return own - int(call.choices.read == "before")
+
+
+def written_by(pairs: Pairs, first: int, last: int) -> Tensor:
     """[p]: the tokens of the call at whose end each pair was written; 0 for those of the state."""
     number = torch.arange(first, last, device=pairs.k.device)
     return (number - pairs.held + 1).clamp(min=0)
@@ -229,9 +239,9 @@ def by_blocks(
     a block forms is formed anew in the backward pass."""
     tokens = q.shape[2]
     outputs = []
-    for begin in range(0, tokens, size):
+    for begin, part in zip(range(0, tokens, size), pair_bias.by_block(call, size)):
         end = min(begin + size, tokens)
-        block = (call, pairs, q[:, :, begin:end], begin, end)
+        block = (part, pairs, q[:, :, begin:end], begin, end)
         if size < tokens:
             y = checkpoint(answers, *block, use_reentrant=False, preserve_rng_state=False)
         else:
@@ -279,7 +289,7 @@ def _last_weights(pairs: Pairs) -> Tensor | None:
     if pairs.factor is not None:
         gone = gone | (pairs.factor == 0)
     if pairs.faded is not None and pairs.resets is not None:
-        born = _born(pairs, 0, pairs.k.shape[2])
+        born = written_by(pairs, 0, pairs.k.shape[2])
         gone = gone | (pairs.resets[..., -1:] != pairs.resets[..., born])
         fading = pairs.faded[..., -1:] - pairs.faded[..., born]
         log_weight = log_weight + fading.to(log_weight.dtype)

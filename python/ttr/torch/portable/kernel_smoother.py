@@ -54,6 +54,7 @@ def _is_plain(call: Call) -> bool:
     be formed whole; no kernel takes a scale below 0, or has derivatives in forward mode."""
     choices = call.choices
     unweighted = choices.decay == "none" and choices.importance == "none" and choices.window == 0
+    unweighted = unweighted and choices.pair_bias == "none"
     softmax = choices.function == "constant" and choices.kernel == "exponential"
     softmax = softmax and query_scale(choices, call.sizes["Dk"]) > 0
     here = call.device.type == "cpu" or call.work == torch.float32

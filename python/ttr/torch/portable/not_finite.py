@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
+from torch.nn.functional import pad
 
+from . import pair_bias
 from .inputs import Call
-from .kept_pairs import Pairs, final_state, pairs_of
+from .kept_pairs import Pairs, block_of, final_state, last_read, pairs_of, sight, written_by
 from .layout import by_memory, by_token, queries_by_memory
 
 Form = Callable[[Call], tuple[Tensor, dict[str, Tensor]]]
@@ -63,7 +65,11 @@ def apart_from_pairs(form: Form, call: Call) -> tuple[Tensor, dict[str, Tensor]]
     pairs = pairs_of(dataclasses.replace(call, work=work))
     whole, columns = rows.lost()
     lost = (whole | columns.any(-1, keepdim=True)).squeeze(2).squeeze(-1)
-    return _of_tokens(call, y, rows, _seen_of(call, pairs, lost)[:, :, None, :, None]), final_state(call, pairs)
+    if call.choices.pair_bias == "none":
+        seen = _seen_of(call, pairs, lost)[:, :, None, :, None]
+    else:
+        seen = _seen_under_bias(dataclasses.replace(call, work=work), pairs, lost)
+    return _of_tokens(call, y, rows, seen), final_state(call, pairs)
 
 
 def _given(call: Call) -> dict[str, Tensor]:
@@ -86,7 +92,7 @@ def _all_finite(call: Call, tensors: dict[str, Tensor]) -> bool:
 def _bad(name: str, x: Tensor) -> Tensor:
     """Where numbers are not as they should be; a logarithm may be -inf."""
     bad = x.detach().isfinite().logical_not()
-    may_be_nothing = name in ("log_decay", "log_importance", "state.log_weight")
+    may_be_nothing = name in ("log_decay", "log_importance", "state.log_weight", "pair_bias")
     return bad & (x.detach() != -torch.inf) if may_be_nothing else bad
 
 
@@ -102,14 +108,43 @@ def _of_tokens(call: Call, y: Tensor, rows: _Rows, seen: Tensor) -> Tensor:
     return marked(y, by_token(seen | rows.of_queries()))
 
 
+def _sound_of_state(pairs: Pairs) -> Tensor:
+    """[N, H, S]: which rows of the state are finite."""
+    held = pairs.held
+    sound = pairs.k[:, :, :held].isfinite().all(-1) & pairs.v[:, :, :held].isfinite().all(-1)
+    return sound if pairs.log_weight is None else sound & ~pairs.log_weight[:, :, :held].isnan()
+
+
+def _seen_under_bias(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
+    """[N, H, 1 or G, T, 1]: which queries see a pair that is lost [N, H, T], one of the state's, or a bias
+    that is not finite. A pair that is hidden from a query is not seen, whatever it holds."""
+    tokens, held = call.sizes["T"], pairs.held
+    bad = torch.cat([~_sound_of_state(pairs), lost], -1) if held else lost
+    spoilt = None  # how many decays were not finite so far
+    if call.choices.decay == "scalar":
+        g = by_memory(call.need("log_decay").detach(), call.sizes["H"]).squeeze(2)
+        spoilt = pad((g.isnan() | (g == torch.inf)).cumsum(-1), (1, 0))
+    found, size = [], block_of(call, pairs, 1)
+    for begin, part in zip(range(0, tokens, size), pair_bias.by_block(call, size)):
+        end = min(begin + size, tokens)
+        seen = sight(part, pairs, begin, end)
+        bias = seen.bias
+        assert bias is not None
+        met = bad[:, :, None, seen.first : seen.last]
+        if spoilt is not None:
+            now, then = last_read(call, begin, end).squeeze(-1) + 1, written_by(pairs, seen.first, seen.last)
+            met = met | (spoilt[..., now, None] != spoilt[..., None, then])
+        there = seen.seen.unsqueeze(3) & (bias != -torch.inf)
+        found.append((there & (met.unsqueeze(3) | ~bias.isfinite())).any(-1).transpose(2, 3))
+    return torch.cat(found, -1).unsqueeze(-1) if found else lost[:, :, None, :, None]
+
+
 def _seen_of(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
     """[N, H, T]: which tokens see a pair that is lost [N, H, T], or one of the state's."""
     choices, tokens, held = call.choices, call.sizes["T"], pairs.held
     if not tokens:
         return lost
-    sound = pairs.k[:, :, :held].isfinite().all(-1) & pairs.v[:, :, :held].isfinite().all(-1)
-    if pairs.log_weight is not None:
-        sound = sound & ~pairs.log_weight[:, :, :held].isnan()
+    sound = _sound_of_state(pairs)
     place, nothing = torch.arange(tokens, device=lost.device), -(1 << 62)
     first = torch.full_like(place[:1], nothing).expand(*lost.shape[:2], 1)
     if held:
@@ -152,7 +187,7 @@ class _Rows:
         choices = self._call.choices
         vector = choices.family == "gated_vector"
         columns = [n for n in self._bad if vector or n in ("v", "v_im", "dt")]
-        apart = {"q", *self._of_reader(), *columns}
+        apart = {"q", "pair_bias", *self._of_reader(), *columns}
         of_all = [self._by_memory(n).any(-1, keepdim=True) for n in self._bad if n not in apart]
         of_some = [self._by_memory(n) for n in columns]
         if vector and choices.importance in ("complement", "root_complement"):

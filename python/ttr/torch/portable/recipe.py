@@ -12,6 +12,7 @@ import ttr
 WORDS: dict[str, set[str]] = {
     "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
     "importance": {"none", "input", "log", "complement", "root_complement"},
+    "pair_bias": {"none", "input", "distance", "power", "block", "prefix"},
     "kernel": {
         "none", "exponential", "gaussian", "laplace", "epanechnikov", "biweight", "triweight",
         "inverse_distance", "linear",
@@ -42,7 +43,7 @@ NUMBERS = {
     "phase", "nu", "max_length", "steps", "eta", "eps", "momentum", "block", "curvature_decay",
     "curvature_centre", "ridge", "tolerance", "bonus", "normalise_qk", "scale", "correction",
     "causal", "depth", "expansion", "gated", "norm", "residual", "bias", "mini_batch",
-    "window", "bandwidth", "degree", "budget", "rank",
+    "window", "bandwidth", "degree", "budget", "rank", "extent", "exponent",
 }  # fmt: skip
 #: Options of directions that this road does not draw: it asks for features_w.
 _DRAWN = {"feature_dim", "seed"}
@@ -50,7 +51,7 @@ _DRAWN = {"feature_dim", "seed"}
 INPUTS = {
     "q", "k", "v", "v_im", "log_decay", "phase", "importance", "log_importance", "step", "momentum",
     "weight_decay", "erase_key", "erase_gate", "dt", "a", "bonus", "ridge", "features.w",
-    "features.b", "ln_weight", "ln_bias", "row_bias", "bandwidth",
+    "features.b", "ln_weight", "ln_bias", "row_bias", "bandwidth", "pair_bias",
     "cu_seqlens",
 }  # fmt: skip
 

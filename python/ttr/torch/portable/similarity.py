@@ -69,10 +69,12 @@ def weights(call: Call, q: Tensor, k: Tensor, seen: Sight, shares: bool) -> Tens
 
         w_i s(k_i, q), or, as ``shares``, over sum_j w_j s(k_j, q), and 0 where no pair has any
 
-    A hit of the inverse distance leaves the others nothing.
+    w_i is that of the query, its bias included. A hit of the inverse distance leaves the others nothing.
     """
     logs = log_kernel(call, q.flatten(2, 3), k).unflatten(2, q.shape[2:4])
     there = seen.seen.unsqueeze(3)
+    if seen.bias is not None:
+        there = there & (seen.bias != -torch.inf)
     factor = None if seen.factor is None else seen.factor.unsqueeze(3)
     counts = there if factor is None else there & (factor != 0)
     if call.choices.kernel == "inverse_distance" and shares:
@@ -82,6 +84,8 @@ def weights(call: Call, q: Tensor, k: Tensor, seen: Sight, shares: bool) -> Tens
         logs = torch.where(hit & ~any_hit, -torch.inf, logs)
     if seen.log_weight is not None:
         logs = logs + torch.where(there, seen.log_weight.unsqueeze(3), 0)
+    if seen.bias is not None:
+        logs = logs + torch.where(there, seen.bias, 0)
     logs = torch.where(there, logs, -torch.inf)
     if shares:
         top = torch.where(counts, logs.detach(), -torch.inf).amax(-1, keepdim=True)

@@ -20,7 +20,7 @@ from .passes import power
 #: What the kernels take nothing else of.
 _PLAIN = {
     "degree": 1, "kernel": "exponential", "decay": "none", "importance": "none", "window": 0, "features": "none",
-    "causal": True, "output_norm": "none", "normalise_qk": False, "correction": 0.0,
+    "pair_bias": "none", "causal": True, "output_norm": "none", "normalise_qk": False, "correction": 0.0,
 }  # fmt: skip
 
 
