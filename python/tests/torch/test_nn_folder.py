@@ -147,7 +147,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"layers": {"recipe": "rls", "design": {"gates": {"step": "Sigmoyd"}}}}, r"mean Sigmoid\?"),
     (
         {"layers": {"recipe": "rls", "design": {"gates": {"step": {"gate": "Sigmoid", "scal": 2}}}}},
-        r"\[Sigmoid\] words must be of bias, rank, scale, start, tanh but one is 'scal': did you mean sc",
+        r"\[Sigmoid\] words must be of bias, flat, rank, scale, start, tanh but one is 'scal': did you mean sc",
     ),
     ({"layers": {"recipe": "rls", "design": {"gates": {"step": {"scale": 2}}}}}, r"gates\['step'\] must"),
     ({"layers": {"recipe": "rls", "design": 3}}, "design must be a published name or fields"),

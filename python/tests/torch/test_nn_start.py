@@ -28,16 +28,19 @@ def text(batch: int = 2, count: int = 9) -> torch.Tensor:
 
 # ---- State dictionaries of before ----------------------------------------------------------------
 
-LATER = ["mamba", "rls", "rls{ridge: 0.5}", "weighted_rls", "ttt_linear", "gateloop", "hgrn2", "lact", "in_place_ttt"]
+LATER = ["mamba", "rls", "rls{ridge: 0.5}", "weighted_rls", "ttt_linear", "gateloop", "hgrn2", "lact", "in_place_ttt",
+         "hgrn", "rg_lru"]  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe", ["softmax", "linear_attention", "retnet", "gla", "gated_deltanet", "mamba2", *LATER])
 def test_a_model_of_before_is_what_it_was(recipe: str) -> None:
-    """Without the convolution for positions, the bias of an output gate, a learned ridge."""
+    """Without the convolution for positions, an output gate or its bias, a learned ridge."""
     now = published(recipe)
-    late: dict[str, Any] = {} if now.silu and recipe not in ("hgrn2", "lact") else {"conv_size": 0}
-    if recipe == "mamba":
+    late: dict[str, Any] = {} if now.silu and recipe not in ("hgrn", "hgrn2", "lact") else {"conv_size": 0}
+    if recipe in ("mamba", "rg_lru"):
         late = {"convolved": "v"}
+    if recipe == "rg_lru":
+        late["output_gate"] = None
     learn = tuple(name for name in now.learn if name != "ridge")
     gates = {name: gate for name, gate in now.gates.items() if name != "ridge"}
     before = model(recipe, replace(now, gate_bias=False, learn=learn, gates=gates, **late))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .gates import Positive
 
 #: silu(b) = 1: a gate that lets through what it is given.
-_OPEN = 1.2784645
+_OPEN = 1.278464542761074
 
 
 def start_open(gate: nn.Linear, kind: str) -> None:
@@ -43,24 +43,37 @@ def start_small(blocks: nn.ModuleList, size: float) -> None:
 
 
 def add_late_parts(layer: Any, state: MutableMapping[str, Tensor], prefix: str) -> None:
-    """Parts that designs have got since a state dictionary was written, as those that change nothing: a
-    gate's bias of zeros, the recipe's ridge, and taps of a convolution that are the token itself."""
+    """Parts that designs have got since a state dictionary was written, as those that change nothing: a gate
+    that is open, or its bias of zeros, the recipe's ridge, and taps of a convolution that are the token itself."""
     like = state.get(f"{prefix}output.weight")
     if like is None:
         return
-    bias = None if not hasattr(layer, "gate") else layer.gate.bias
-    if bias is not None and layer.design.gate_bias and f"{prefix}gate.weight" in state:
-        state.setdefault(f"{prefix}gate.bias", like.new_zeros(bias.shape))
+    if layer.design.gate_bias:
+        _add_gate(layer, state, f"{prefix}gate.", like)
     ridge = layer.gates["ridge"] if "ridge" in layer.gates else None
     if isinstance(ridge, Positive) and ridge.least:
         old = ridge.raw_of(float(layer.recipe.option("ridge")))
         state.setdefault(f"{prefix}gates.ridge.raw", like.new_full(ridge.raw.shape, old))
-    taps = {f"{prefix}convolve.{n}.weight": c for n, c in layer.convolve.items()}
+    if not layer.design.key_lags:
+        _add_taps(layer, state, f"{prefix}convolve.", like)
+
+
+def _add_gate(layer: Any, state: MutableMapping[str, Tensor], prefix: str, like: Tensor) -> None:
+    """The bias of an output gate; the whole gate of a vector, which all others always had."""
+    weight, bias = f"{prefix}weight", f"{prefix}bias"
+    if weight in state:
+        state.setdefault(bias, like.new_zeros(layer.gate.bias.shape))
+    elif set(layer.project) == {"v"} and bias not in state:
+        state[weight] = like.new_zeros(layer.gate.weight.shape)
+        state[bias] = like.new_full(layer.gate.bias.shape, _OPEN)
+
+
+def _add_taps(layer: Any, state: MutableMapping[str, Tensor], prefix: str, like: Tensor) -> None:
+    taps = {f"{prefix}{n}.weight": c for n, c in layer.convolve.items()}
     if any(name in state for name in taps):  # Mamba's were of v alone
-        plain = [n for n in layer.convolve if n not in layer.design.silu]
-        taps = {f"{prefix}convolve.{n}.weight": layer.convolve[n] for n in plain}
-    if layer.design.key_lags or any(name in state for name in taps):
-        return
+        taps = {f"{prefix}{n}.weight": layer.convolve[n] for n in layer.convolve if n not in layer.design.silu}
+    if any(name in state for name in taps):  # and so were RG-LRU's
+        taps = {name: c for name, c in taps.items() if name == f"{prefix}x.weight" and name not in state}
     for name, convolve in taps.items():
         alone = like.new_zeros(convolve.weight.shape)
         alone[:, -1] = 1

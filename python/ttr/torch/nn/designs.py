@@ -161,10 +161,14 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=4, output_norm="rms", output_gate="silu", gate_bias=True,
         source="arXiv 2312.06635; a convolution, which its published module has as an option",
     ),
+    # Phases of random W x add up to a random angle within some tokens, and what is read to noise.
     "gateloop": Design(
-        gates={"log_decay": partial(gates.LogSigmoid, start=4.0)},
+        gates={
+            "log_decay": partial(gates.LogSigmoid, start=4.0),
+            "phase": partial(gates.Linear, flat=True),
+        },
         conv_size=4, output_gate="silu", gate_bias=True,
-        source="arXiv 2311.01927; a convolution for positions, decays that begin slow",
+        source="arXiv 2311.01927; a convolution for positions, decays that begin slow, phases at 0",
     ),
     "hgrn2": Design(
         gates={"log_decay": partial(gates.ForgetGate, start=3.0)},
@@ -177,10 +181,11 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=2, output_norm="layer", output_gate="silu", gate_bias=True,
         source="arXiv 2404.05892; a convolution of two taps for its token shift",
     ),
+    # W of both gates begins at 0, as published: exp(W x) of a random W weighs pairs at random.
     "mlstm": Design(
         gates={
-            "log_decay": partial(gates.LogSigmoid, start=4.0),
-            "log_importance": gates.Linear,
+            "log_decay": partial(gates.LogSigmoid, start=4.0, flat=True),
+            "log_importance": partial(gates.Linear, flat=True),
         },
         conv_size=4, convolved="qk", silu="qk", output_norm="layer", output_gate="sigmoid",
         source="arXiv 2405.04517",
@@ -189,23 +194,29 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=4, silu="v", skip=True, output_gate="silu", gate_bias=True,
         source="arXiv 2312.00752; B and C have convolutions of their own, in place of that of x",
     ),
-    # Decays begin as published, but of dt ten times as large and A a tenth: with dt about 0.01 what the
-    # memory answers is a hundredth of the skip beside it, unless its state has hundreds of channels.
+    # dt begins ten times as large as published: with dt about 0.01 what the memory answers is a hundredth of
+    # the skip beside it, unless its state has hundreds of channels. A dt begins as Gated DeltaNet's here,
+    # below 0.1: published up to 1.6, two heads keep 16 tokens only by luck (`_SLOW_DECAY`).
     "mamba2": Design(
         gates={
-            "log_decay": partial(gates.Decay, a=(0.1, 1.6), dt=(0.01, 1.0), discretise=True)
+            "log_decay": partial(gates.Decay, a=(0.0, 0.1), dt=(0.01, 1.0), discretise=True)
         },
         conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_bias=True,
         gate_first=True, source="arXiv 2405.21060",
     ),
     "lru": replace(_RING, source="arXiv 2303.06349; real C"),
+    # A vector keeps a value in the channels that its key opens: the gates of a token have to read the one before
+    # it, and what is read has to be chosen by another gate.
     "hgrn": Design(
-        gates={"log_decay": gates.ForgetGate}, silu="v", output_norm="rms", output_gate="sigmoid",
-        source="arXiv 2311.04823; the lower bound of a layer is an argument: ForgetGate(low=...)",
+        gates={"log_decay": partial(gates.ForgetGate, start=3.0)},
+        conv_size=4, convolved="vx", silu="v", output_norm="rms", output_gate="sigmoid",
+        source="arXiv 2311.04823; a convolution, which its published module has as an option; decays that "
+        "begin slow in place of the lower bounds of layers: ForgetGate(low=...)",
     ),
     "rg_lru": Design(
         gates={"log_decay": gates.RecurrenceGate, "value_scale": gates.Sigmoid},
-        conv_size=4, source="arXiv 2402.19427; gates of full rank",
+        conv_size=4, convolved="vx", output_gate="silu", gate_bias=True,
+        source="arXiv 2402.19427; gates of full rank, SiLU for GeLU",
     ),
     "deltanet": replace(_DELTA, source="arXiv 2406.06484"),
     "longhorn": replace(_DELTA, qk_norm=None, source="arXiv 2407.14207"),
@@ -270,10 +281,12 @@ PUBLISHED: Mapping[str, Design] = {
         _DELTA, source="Test-time regression 2025, Vignette 3; around it as DeltaNet"
     ),
     "adagrad_lms": replace(_DELTA, gates={"step": _SMALL_STEP}, source=_ADAPTED),
-    "adam_lms": replace(_DELTA, gates={"step": _SMALL_STEP}, source=_ADAPTED),
+    # AdaGrad's steps shrink with the tokens, Adam's do not: from 1/20 each pair writes over those before it.
+    "adam_lms": replace(_DELTA, gates={"step": partial(_SMALL_STEP, start=-3.0)}, source=_ADAPTED),
+    # Published as decays of 1/2: of what stood 16 tokens before, nothing is left to learn from.
     "mesa": Design(
         gates={
-            "log_decay": gates.LogSigmoid,
+            "log_decay": partial(gates.LogSigmoid, start=4.0),
             "importance": gates.Sigmoid,
             "ridge": partial(gates.Positive, start=1.0, low=0.25),
         },

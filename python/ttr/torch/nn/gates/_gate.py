@@ -51,7 +51,8 @@ class Gate(nn.Module):
 
 
 class Linear(Gate):
-    """W x + bias, where `rank` is not 0 W = U D of that rank; tanh between them where `tanh`."""
+    """W x + bias, where `rank` is not 0 W = U D of that rank; tanh between them where `tanh`. With `flat` it begins
+    as the bias alone, the same for every token."""
 
     formula = "W x + b"
 
@@ -63,6 +64,7 @@ class Linear(Gate):
         bias: bool = True,
         start: float = 0.0,
         tanh: bool = False,
+        flat: bool = False,
     ) -> None:
         super().__init__(need)
         width = rank or need.hidden_size
@@ -71,6 +73,8 @@ class Linear(Gate):
         self.tanh = tanh
         if bias:
             nn.init.constant_(self.up.bias, start)
+        if flat:
+            nn.init.zeros_(self.up.weight)
 
     def project(self, x: Tensor) -> Tensor:
         if self.down is not None:
