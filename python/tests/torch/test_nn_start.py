@@ -91,6 +91,22 @@ def test_ridges_begin_where_keys_are_averaged(recipe: str, start: float) -> None
     assert "ridge" in layer("affine_rls").gates and "ridge" not in layer("local_linear").gates
 
 
+@pytest.mark.parametrize(
+    "recipe", ["gated_deltanet", "weighted_rls", "mamba2", "mesa", "mlstm", "gateloop", "hgrn", "hgrn2", "rg_lru"]
+)
+def test_memories_begin_long(recipe: str) -> None:
+    """Of what stood 16 tokens before, enough is left to learn from. From a half a token, or A up to 16, none is."""
+    log_decay = layer(recipe, hidden_size=64, num_heads=16).inputs(torch.zeros(1, 2, 64).double())["log_decay"]
+    assert (16 * log_decay).exp().min() > 0.15
+
+
+@pytest.mark.parametrize(("recipe", "name"), [("gateloop", "phase"), ("mlstm", "log_importance"), ("mlstm", "log_decay")])
+def test_gates_begin_flat(recipe: str, name: str) -> None:
+    value = layer(recipe).inputs(tokens())[name]
+    torch.testing.assert_close(value, value[:1, :1].expand_as(value), rtol=0, atol=0)
+    assert name == "log_decay" or not value.any()
+
+
 def test_nlms_has_keys_of_every_size() -> None:
     inputs = layer("nlms").inputs(tokens())
     sizes = inputs["k"].norm(dim=-1)
