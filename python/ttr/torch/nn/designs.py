@@ -190,16 +190,21 @@ PUBLISHED: Mapping[str, Design] = {
         conv_size=4, convolved="qk", silu="qk", output_norm="layer", output_gate="sigmoid",
         source="arXiv 2405.04517",
     ),
+    # Decays begin as published, of dt ten times as large and A a tenth: with dt about 0.01 what the memory answers
+    # begins as a hundredth of the skip beside it.
     "mamba": Design(
+        gates={
+            "dt": partial(gates.TimeStep, dt=(0.01, 1.0)),
+            "a": partial(gates.Rates, scale=0.1),
+        },
         conv_size=4, silu="v", skip=True, output_gate="silu", gate_bias=True,
         source="arXiv 2312.00752; B and C have convolutions of their own, in place of that of x",
     ),
-    # dt begins ten times as large as published: with dt about 0.01 what the memory answers is a hundredth of
-    # the skip beside it, unless its state has hundreds of channels. A dt begins as Gated DeltaNet's here,
-    # below 0.1: published up to 1.6, two heads keep 16 tokens only by luck (`_SLOW_DECAY`).
+    # dt begins near 1 for the same reason, and A dt below 0.1: from the published 0.001 .. 1.6 two heads keep 16
+    # tokens only by luck (`_SLOW_DECAY`).
     "mamba2": Design(
         gates={
-            "log_decay": partial(gates.Decay, a=(0.0, 0.1), dt=(0.01, 1.0), discretise=True)
+            "log_decay": partial(gates.Decay, a=(0.0, 0.1), dt=(0.3, 1.0), discretise=True)
         },
         conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_bias=True,
         gate_first=True, source="arXiv 2405.21060",
@@ -282,7 +287,7 @@ PUBLISHED: Mapping[str, Design] = {
     ),
     "adagrad_lms": replace(_DELTA, gates={"step": _SMALL_STEP}, source=_ADAPTED),
     # AdaGrad's steps shrink with the tokens, Adam's do not: from 1/20 each pair writes over those before it.
-    "adam_lms": replace(_DELTA, gates={"step": partial(_SMALL_STEP, start=-3.0)}, source=_ADAPTED),
+    "adam_lms": replace(_DELTA, gates={"step": partial(_SMALL_STEP, start=-5.0)}, source=_ADAPTED),
     # Published as decays of 1/2: of what stood 16 tokens before, nothing is left to learn from.
     "mesa": Design(
         gates={

@@ -72,13 +72,13 @@ class Positive(Gate):
 
 
 class Rates(Gate):
-    """a = -exp(A_log), at the start -1 .. -Dk in every channel (S4D-Real)."""
+    """a = -exp(A_log), at the start `scale` times -1 .. -Dk in every channel (S4D-Real)."""
 
     formula = "-exp(A_log)"
 
-    def __init__(self, need: Need) -> None:
+    def __init__(self, need: Need, *, scale: float = 1.0) -> None:
         super().__init__(need)
-        rates = torch.arange(1, need.shape[-1] + 1, dtype=torch.get_default_dtype())
+        rates = scale * torch.arange(1, need.shape[-1] + 1, dtype=torch.get_default_dtype())
         self.A_log = nn.Parameter(rates.log().expand(need.shape).clone())
 
     def forward(self, x: Tensor, k: Tensor | None) -> Any:

@@ -146,14 +146,15 @@ class Ring(Gate):
 
 
 class TimeStep(Linear):
-    """dt = softplus(W x + dt_bias), log-uniform in 1e-3 .. 0.1 at the start; it multiplies v,
-    too."""
+    """dt = softplus(W x + dt_bias), log-uniform in `dt` at the start; it multiplies v, too."""
 
     formula = "softplus(W x + dt_bias); v dt"
 
-    def __init__(self, need: Need, *, rank: int = 0) -> None:
+    def __init__(
+        self, need: Need, *, rank: int = 0, dt: tuple[float, float] = (1e-3, 0.1)
+    ) -> None:
         super().__init__(need, rank=rank or math.ceil(need.hidden_size / 16), bias=False)
-        self.dt_bias = nn.Parameter(_time_steps(need.shape, 1e-3, 0.1))
+        self.dt_bias = nn.Parameter(_time_steps(need.shape, *dt))
 
     def forward(self, x: Tensor, k: Tensor | None) -> Any:
         dt = step_gate(self.project(x), self.dt_bias)
