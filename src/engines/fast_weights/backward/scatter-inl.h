@@ -17,6 +17,7 @@
 #include "src/engines/fast_weights/backward/inputs-inl.h"
 #include "src/engines/fast_weights/backward/rotation-inl.h"
 #include "src/engines/fast_weights/backward/rows.h"
+#include "src/engines/fast_weights/operands/erase_rules-inl.h"
 #include "src/engines/fast_weights/operands/key_rules-inl.h"
 #include "src/engines/fast_weights/operands/step_rules-inl.h"
 
@@ -26,27 +27,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
-
-/// to = x + factor y (.) z, whole vectors; `to` may be x.
-template <class T>
-HWY_INLINE void AddProduct(const T* x, T factor, const T* y, const T* z, std::int64_t count,
-                           T* to) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    const auto product =
-        hn::Mul(hn::Mul(hn::Set(d, factor), hn::Load(d, y + i)), hn::Load(d, z + i));
-    hn::Store(hn::Add(hn::Load(d, x + i), product), d, to + i);
-  }
-}
-
-/// x += factor y, whole vectors.
-template <class T>
-HWY_INLINE void AddMultiple(T factor, const T* y, std::int64_t count, T* x) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::Store(hn::MulAdd(hn::Set(d, factor), hn::Load(d, y + i), hn::Load(d, x + i)), d, x + i);
-  }
-}
 
 template <class T>
 class Scatter {
@@ -153,31 +133,22 @@ class Scatter {
     const T* const key = rows_.key + r * stride_;
     const T* const d_write = rows_.d.write + r * stride_;
     T* const d_erase = rows_.d.erase != nullptr ? rows_.d.erase + r * stride_ : nullptr;
-    switch (options_.erase) {
-      case Erase::kKey:
-        if (options_.preconditioned) {
-          const T weight =
-              memory_.inputs.importance ? LoadOne<T>(memory_.inputs.importance, token) : T(1);
-          const PreconditionRows<T> rows{key, rows_.running.curvature + (r + 1) * stride_, d_erase,
-                                         d_key_, rows_.running.d_curvature};
-          WriteOne(PreconditionGradient(options_, weight, rows, stride_), out_.inputs.importance,
-                   token);
-        } else if (d_erase != nullptr) {
-          AddMultiple(T(1), d_erase, stride_, d_key_);
-        }
-        return;
-      case Erase::kEraseKey: return;
-      case Erase::kGatedKey:
-        ReadPadded(memory_.inputs.erase_gate, token, extra_);
-        AddProduct(d_key_, T(1), d_erase, extra_, stride_, d_key_);
-        MultiplyRows(d_erase, key, stride_, extra_);
-        return Write(extra_, dim_, out_.inputs.erase_gate, token);
-      case Erase::kSeparateValueKey:
-        ReadPadded(memory_.inputs.erase_gate, token, extra_);
-        AddProduct(d_erase, T(1), d_write, extra_, stride_, d_erase);
-        MultiplyRows(d_write, rows_.erase + r * stride_, stride_, extra_);
-        return Write(extra_, dim_, out_.inputs.erase_gate, token);
+    if (options_.preconditioned) {
+      const T weight =
+          memory_.inputs.importance ? LoadOne<T>(memory_.inputs.importance, token) : T(1);
+      const PreconditionRows<T> rows{key, rows_.running.curvature + (r + 1) * stride_, d_erase,
+                                     d_key_, rows_.running.d_curvature};
+      WriteOne(PreconditionGradient(options_, weight, rows, stride_), out_.inputs.importance,
+               token);
+      return;
     }
+    const auto write = [&](T* from, std::int64_t count, Rows Operands<Rows>::* of)
+                           HWY_ATTR { Write(from, count, out_.inputs.*of, token); };
+    WithEraseRule(options_.erase, [&](auto rule) HWY_ATTR {
+      rule.Gradients(TokenInputs<T>{memory_, token, stride_},
+                     EraseGradients<T>{key, rows_.erase + r * stride_, d_write, d_key_, d_erase},
+                     extra_, write);
+    });
   }
 
   /// The gradients of a row's numbers, but for decays of channels.

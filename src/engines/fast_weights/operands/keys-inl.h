@@ -15,6 +15,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/engines/fast_weights/layout.h"
+#include "src/engines/fast_weights/operands/erase_rules-inl.h"
 #include "src/engines/fast_weights/operands/key_rules-inl.h"
 #include "src/engines/fast_weights/operands/rows-inl.h"
 #include "src/engines/fast_weights/scratch.h"
@@ -28,21 +29,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
-
-/// Zeros from `count` to `stride`.
-template <class T>
-HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
-  for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
-}
-
-/// to = x (.) y, whole vectors; x of any alignment.
-template <class T>
-HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) {
-  const hn::ScalableTag<T> d;
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::Store(hn::Mul(hn::LoadU(d, x + i), hn::Load(d, y + i)), d, to + i);
-  }
-}
 
 /// x -= factor y, of `count` numbers.
 template <class T>
@@ -116,14 +102,6 @@ HWY_INLINE void LoadMapped(const Options& options, const Memory& memory, const R
   Pad(to, memory.dims.key_dim, RoundUp(memory.dims.key_dim, kLine<T>));
 }
 
-/// The first numbers of token t's row, padded to `stride` with zeros.
-template <class T>
-HWY_INLINE void LoadPadded(const Rows& rows, std::int64_t t, std::int64_t count,
-                           std::int64_t stride, T* to) {
-  LoadFirst(rows, t, count, to);
-  Pad(to, count, stride);
-}
-
 /// w, r and the separate value key of row i of the chunk, which is row `row` of the sequence.
 template <class T>
 HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int64_t row,
@@ -133,32 +111,19 @@ HWY_INLINE void GatherKey(const Options& options, const Memory& memory, std::int
   T* const write = out.write + i * stride;
   T* const erase = out.erase + i * stride;
   T* const key = separate ? out.value + i * stride : options.preconditioned ? erase : write;
-  auto load = [&](const Rows& rows, T* to) {
-    LoadPadded(rows, token, memory.dims.key_dim, stride, to);
-  };
   if (options.key != Key::kInput) {
-    load(memory.inputs.log_decay, key);
+    LoadPadded(memory.inputs.log_decay, token, memory.dims.key_dim, stride, key);
     ComplementRow(options.key, key, stride);
   } else {
     LoadMapped(options, memory, memory.inputs.k, row, running.position + token, out.raw, key);
   }
-  switch (options.erase) {
-    case Erase::kKey:
-      if (options.preconditioned) {
-        const T weight =
-            memory.inputs.importance ? LoadOne<T>(memory.inputs.importance, token) : T(1);
-        PreconditionRow(options, weight, key, stride, running.curvature, write);
-      }
-      return;
-    case Erase::kEraseKey: return load(memory.inputs.erase_key, erase);
-    case Erase::kGatedKey:
-      load(memory.inputs.erase_gate, erase);
-      return MultiplyRows(erase, key, stride, erase);
-    case Erase::kSeparateValueKey:
-      load(memory.inputs.erase_key, erase);
-      load(memory.inputs.erase_gate, write);
-      return MultiplyRows(erase, write, stride, write);
+  if (options.preconditioned) {
+    const T weight = memory.inputs.importance ? LoadOne<T>(memory.inputs.importance, token) : T(1);
+    PreconditionRow(options, weight, key, stride, running.curvature, write);
   }
+  WithEraseRule(options.erase, [&](auto rule) HWY_ATTR {
+    rule.Load(TokenInputs<T>{memory, token, stride}, key, erase, write);
+  });
 }
 
 /// The decay per channel of the same row, of an input its logarithm: GatherRows() takes the

@@ -59,6 +59,42 @@ inline bool AnyBelow(const Rows& rows, std::int64_t t, std::int64_t count, doubl
   }
 }
 
+/// Zeros from `count` to `stride`.
+template <class T>
+HWY_INLINE void Pad(T* row, std::int64_t count, std::int64_t stride) {
+  for (std::int64_t i = count; i < stride; ++i) row[i] = 0;
+}
+
+/// to = x (.) y, whole vectors; x of any alignment.
+template <class T>
+HWY_INLINE void MultiplyRows(const T* x, const T* y, std::int64_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::LoadU(d, x + i), hn::Load(d, y + i)), d, to + i);
+  }
+}
+
+/// to = x + factor y (.) z, whole vectors; `to` may be x.
+template <class T>
+HWY_INLINE void AddProduct(const T* x, T factor, const T* y, const T* z, std::int64_t count,
+                           T* to) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto product =
+        hn::Mul(hn::Mul(hn::Set(d, factor), hn::Load(d, y + i)), hn::Load(d, z + i));
+    hn::Store(hn::Add(hn::Load(d, x + i), product), d, to + i);
+  }
+}
+
+/// x += factor y, whole vectors.
+template <class T>
+HWY_INLINE void AddMultiple(T factor, const T* y, std::int64_t count, T* x) {
+  const hn::ScalableTag<T> d;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::Store(hn::MulAdd(hn::Set(d, factor), hn::Load(d, y + i), hn::Load(d, x + i)), d, x + i);
+  }
+}
+
 /// x . y, whole vectors.
 template <class T>
 HWY_INLINE T Dot(const T* x, const T* y, std::int64_t count) {
@@ -117,6 +153,14 @@ template <class T>
 HWY_INLINE void LoadFirst(const Rows& rows, std::int64_t t, std::int64_t count, T* to) {
   if (rows.dtype != DTypeOf<T>()) return LoadRow(rows, t, 0, count, to);
   Copy(static_cast<const T*>(rows.data) + t * rows.stride, count, to);
+}
+
+/// The first numbers of token t's row, padded to `stride` with zeros.
+template <class T>
+HWY_INLINE void LoadPadded(const Rows& rows, std::int64_t t, std::int64_t count,
+                           std::int64_t stride, T* to) {
+  LoadFirst(rows, t, count, to);
+  Pad(to, count, stride);
 }
 
 /// Row t of keys or queries in T, normalised if asked for.
