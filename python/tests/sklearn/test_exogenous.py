@@ -192,7 +192,7 @@ def test_calendars() -> None:
     pandas = pytest.importorskip("pandas")
     days = pandas.date_range("2022-01-03", periods=700)
     random = np.random.default_rng(0)
-    values = np.array([0, 5, 1, 7, 2, 20, -3])[days.weekday] + np.where(days.month == 12, 30, 0)
+    values = np.array([0, 5, 1, 7, 2, 20, -3])[days.day_of_week] + np.where(days.month == 12, 30, 0)
     y = pandas.Series(50 + values + 0.1 * random.standard_normal(700), index=days)
     model = StreamingForecaster("affine_rls", lags=2, calendar=["weekday", "month"], ahead=14)
     gaps = y[:650].drop(days[[100, 101, 102]])
