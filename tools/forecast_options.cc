@@ -17,10 +17,10 @@ namespace {
 
 using experiments::ForecastOptions;
 
-// None of them grows with the table.
+// None of them grows with the table. Least squares rotate rows: --units raw keeps its digits, too.
 constexpr const char* kForecastMemories[] = {
-    "rls{ridge: 0.1}", "weighted_rls{decay: 0.99, ridge: 0.1}", "nlms", "deltanet",
-    "nadaraya_watson{window: 256, bandwidth: 0.02}"};
+    "rls{factor: qr, ridge: 0.1}", "weighted_rls{decay: 0.99, factor: qr, ridge: 0.1}", "nlms",
+    "deltanet", "nadaraya_watson{window: 256, bandwidth: 0.02}"};
 
 // Errors behind conformal intervals.
 constexpr std::int64_t kRecent = 250;
@@ -57,8 +57,8 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
       .Separator(',');
   command
       .AddOption("--memory", arguments.memories,
-                 "a recipe; repeatable (default: rls, weighted_rls, nlms, deltanet, "
-                 "nadaraya_watson)")
+                 "a recipe; repeatable (default: rls and weighted_rls by orthogonal factors, nlms, "
+                 "deltanet, nadaraya_watson)")
       .Repeatable();
   command.AddOption("--out", arguments.out,
                     "the table with forecasts (default: standard output; with --ahead none); "
@@ -68,9 +68,10 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
   command
       .AddOption("--strategy", arguments.strategy,
                  "recursive: one memory, of rows --horizon ahead; direct: one for each of the rows "
-                 "1 .. --horizon ahead")
+                 "1 .. --horizon ahead; combined: the mean of these and of the recursion of one of "
+                 "the next row, with an intercept")
       .ShowDefault()
-      .OneOf({"recursive", "direct"});
+      .OneOf({"recursive", "direct", "combined"});
   command
       .AddOption("--differences", options.differences,
                  "seasons: 1: the memory reads x_t - x_{t-1}; 1,12: also those of such differences "
@@ -170,7 +171,7 @@ ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& a
   ForecastOptions options = arguments.options;
   options.units = arguments.units == "raw" ? Units::kRaw : Units::kWindow;
   options.selects_bandwidth = arguments.bandwidth == "auto";
-  options.direct = arguments.strategy == "direct";
+  options.strategy = ParseStrategy(arguments.strategy);
   options.conformal = arguments.interval_kind == "conformal" ? kRecent : 0;
   SetLags(arguments.lags, options);
   if (command.Given("--interval")) options.interval = Level(arguments.interval);
@@ -196,7 +197,7 @@ ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& a
     options.sparse_lags = saved.sparse_lags;
   }
   if (!given("--horizon")) options.horizon = saved.horizon;
-  if (!given("--strategy")) options.direct = saved.direct;
+  if (!given("--strategy")) options.strategy = saved.strategy;
   if (!given("--differences")) options.differences = saved.differences;
   if (!given("--log")) options.logarithm = saved.logarithm;
   if (!given("--interval-kind")) options.conformal = saved.conformal;

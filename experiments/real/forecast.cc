@@ -63,7 +63,7 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
                                                   .sparse_lags = options.sparse_lags,
                                                   .differences = options.differences,
                                                   .logarithm = options.logarithm,
-                                                  .direct = options.direct,
+                                                  .strategy = options.strategy,
                                                   .ahead = options.ahead,
                                                   .units = options.units,
                                                   .gates = options.gates,

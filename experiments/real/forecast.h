@@ -24,7 +24,7 @@ struct ForecastOptions {
   std::vector<std::int64_t> sparse_lags{};  ///< these alone, the last of which is `lags`; or none
   std::vector<std::int64_t> differences{};  ///< seasons
   bool logarithm = false;
-  bool direct = false;
+  Strategy strategy = Strategy::kRecursive;
   std::int64_t horizon = 1;
   std::int64_t ahead = 0;   ///< rows beyond the end of the table that are forecast
   std::int64_t season = 0;  ///< rows; 0: no seasonal naive forecaster

@@ -39,7 +39,7 @@ Json OptionsJson(const ForecastOptions& options) {
   if (!options.sparse_lags.empty()) saved["sparse_lags"] = options.sparse_lags;
   if (!options.differences.empty()) saved["differences"] = options.differences;
   if (options.logarithm) saved["log"] = true;
-  if (options.direct) saved["strategy"] = "direct";
+  if (options.strategy != Strategy::kRecursive) saved["strategy"] = ToString(options.strategy);
   if (options.conformal != 0) saved["conformal"] = options.conformal;
   if (options.selects_bandwidth) saved["bandwidth"] = "auto";
   if (options.ahead != 0) saved["ahead"] = options.ahead;
@@ -63,7 +63,7 @@ ForecastOptions OptionsOf(const Json& saved) {
   options.sparse_lags = saved.value("sparse_lags", Counts());
   options.differences = saved.value("differences", Counts());
   options.logarithm = saved.value("log", false);
-  options.direct = saved.contains("strategy");
+  options.strategy = ParseStrategy(saved.value("strategy", std::string("recursive")));
   options.conformal = saved.value("conformal", std::int64_t{0});
   options.selects_bandwidth = saved.contains("bandwidth");
   options.ahead = saved.value("ahead", std::int64_t{0});

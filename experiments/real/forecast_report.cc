@@ -21,7 +21,9 @@ void SetMeta(const ForecastOptions& options, report::Table& table) {
   if (!options.sparse_lags.empty()) table.SetMetaJson("lags", options.sparse_lags);
   if (!options.differences.empty()) table.SetMetaJson("differences", options.differences);
   if (options.logarithm) table.SetMetaJson("log", true);
-  if (options.direct) table.SetMeta("strategy", "direct");
+  if (options.strategy != Strategy::kRecursive) {
+    table.SetMeta("strategy", std::string(ToString(options.strategy)));
+  }
   if (options.interval > 0) table.SetMeta("interval", options.interval);
   if (options.conformal > 0) table.SetMeta("interval_kind", "conformal");
   if (options.selects_bandwidth) table.SetMeta("bandwidth", "auto");

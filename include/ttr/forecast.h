@@ -26,6 +26,18 @@ namespace ttr {
 /// kWindow: keys and values relative to each window's mean and length; kRaw: the data as they are.
 enum class Units { kWindow, kRaw };
 
+/// Who forecasts the rows up to the horizon.
+enum class Strategy {
+  kRecursive,  ///< one memory of the rows `horizon` ahead; those between from earlier rows
+  kDirect,     ///< a memory for each of the rows 1 .. `horizon` (1000 at the most) ahead
+  kCombined,   ///< the mean of these and of the recursion of one of the next row
+};
+
+/// "recursive", "direct", "combined".
+std::string_view ToString(Strategy strategy);
+/// Error: no such name.
+Strategy ParseStrategy(std::string_view name);
+
 /// Gates where nothing is learned: what a network would compute for every token is a constant.
 struct GateConstants {
   double step = .5;           ///< `step`; keys have length 1 at most, so 1 replaces what was known
@@ -45,9 +57,10 @@ struct ForecasterOptions {
   std::vector<std::int64_t> differences{};
   /// Logarithms of the rows are read, all above 0; forecasts are exponentials, so they are medians.
   bool logarithm = false;
-  /// A memory for each of the rows 1 .. `horizon` (1000 at the most) ahead, with errors of its own;
-  /// else one for the rows `horizon` ahead.
-  bool direct = false;
+  /// Every row up to the horizon has an interval of its own errors. The memory of a combination's
+  /// recursion has an intercept where the recipe is linear, so that the two differ in what they
+  /// leave out; the mean is that of logarithms where these are read. No exogenous columns then.
+  Strategy strategy = Strategy::kRecursive;
   /// Columns that are known before their row and join its window in the key (calendars, plans,
   /// weather forecasts). Horizon 1, no differences.
   std::int64_t exogenous = 0;
@@ -114,12 +127,13 @@ class Forecaster {
   /// The interval around a forecast, of half its width as the calls above write it.
   Interval IntervalOf(double forecast, double margin) const;
 
-  /// One, or with `direct` one for each of the rows 1 .. `horizon` ahead.
+  /// One, or of other strategies one for each of the rows 1 .. `horizon` ahead; a combination has
+  /// that of its recursion before them.
   std::int64_t memories() const;
   const AssociativeMemory& memory(std::int64_t i) const;
   /// That of the rows `horizon` ahead.
   const AssociativeMemory& memory() const { return memory(memories() - 1); }
-  /// None where the memory carries no Gram matrix. O((lags C)^3).
+  /// None where the memory carries neither a Gram matrix nor its triangle. O((lags C)^3).
   std::optional<FitQuality> Quality() const;
   /// The bandwidth in use; none where none is selected.
   std::optional<double> Bandwidth() const;

@@ -200,7 +200,7 @@ ForecasterOptions OptionsFrom(std::int64_t columns, const nb::dict& given) {
           .sparse_lags = counts("sparse_lags"),
           .differences = counts("differences"),
           .logarithm = nb::cast<bool>(given["logarithm"]),
-          .direct = nb::cast<bool>(given["direct"]),
+          .strategy = ParseStrategy(nb::cast<std::string>(given["strategy"])),
           .exogenous = count("exogenous"),
           .ahead = count("ahead"),
           .units = nb::cast<bool>(given["raw"]) ? Units::kRaw : Units::kWindow,
@@ -220,7 +220,7 @@ nb::dict OptionsOf(const ForecasterOptions& options) {
   given["sparse_lags"] = options.sparse_lags;
   given["differences"] = options.differences;
   given["logarithm"] = options.logarithm;
-  given["direct"] = options.direct;
+  given["strategy"] = std::string(ToString(options.strategy));
   given["exogenous"] = options.exogenous;
   given["ahead"] = options.ahead;
   given["raw"] = options.units == Units::kRaw;
@@ -269,7 +269,7 @@ void SetState(SharedForecaster& self, const nb::tuple& state) {
     memories.push_back(AssociativeMemory::FromTensors(std::move(file), "a pickle"));
   }
   if (memories.empty()) throw Error("Forecaster", "state", "of a memory or more", "of none");
-  const Recipe recipe = memories[0].recipe();
+  const Recipe recipe = memories.back().recipe();  // a combination's first has an intercept
   Forecaster forecaster(
       recipe, OptionsFrom(nb::cast<std::int64_t>(state[0]), nb::cast<nb::dict>(state[1])));
   forecaster.Load(std::move(memories), nb::cast<std::string>(state[3]));
@@ -292,8 +292,8 @@ are made of it. Pickle and deepcopy go on bit for bit. Threads take turns.)")
           nb::arg("recipe"), nb::arg("columns"), nb::arg("options"),
           nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, columns: int, "
                   "**options: typing.Any) -> None"),
-          R"(lags, horizon, ahead, exogenous, conformal: counts; sparse_lags, differences: of counts; raw: units; logarithm, direct: bool;
-step, decay, momentum, weight_decay, interval_decay: numbers. KeyError: one that is missing.)")
+          R"(lags, horizon, ahead, exogenous, conformal: counts; sparse_lags, differences: of counts; raw: units; logarithm: bool;
+strategy: a name; step, decay, momentum, weight_decay, interval_decay: numbers. KeyError: one that is missing.)")
       .def(
           "read", &Read, nb::arg("rows"), nb::arg("known") = nb::none(),
           nb::sig("def read(self, rows: object, known: object = None) -> " TTR_ARRAY),

@@ -107,7 +107,7 @@ MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions
   if (options.measures_errors || options.interval > 0) {
     const double decay =
         options.interval_decay != 0 ? options.interval_decay : ConstantDecay(recipe, options.gates);
-    const std::int64_t skip = 2 * KeyDim(options);
+    const std::int64_t skip = skipped_errors();
     residuals_.assign(value_.size(), Residuals(decay, skip, options.conformal));
     if (options.ahead > options.horizon) {
       leads_.emplace(LeadErrors::Options{.columns = options.columns,
@@ -135,8 +135,9 @@ MemoryForecaster::MemoryForecaster(const Recipe& recipe, const ForecasterOptions
 std::optional<FitQuality> MemoryForecaster::Quality() const {
   const Recipe& recipe = memory_.recipe();
   const auto specs = StateSpecs(recipe);
-  if (std::none_of(specs.begin(), specs.end(),
-                   [](const StateSpec& spec) { return spec.name == "state.a"; })) {
+  if (std::none_of(specs.begin(), specs.end(), [](const StateSpec& spec) {
+        return spec.name == "state.a" || spec.name == "state.r";
+      })) {
     return std::nullopt;
   }
   return FitQuality{

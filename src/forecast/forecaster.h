@@ -73,6 +73,15 @@ class MemoryForecaster {
   std::string SaveText() const;
   void LoadText(AssociativeMemory memory, std::string_view saved);
 
+  /// The forecast of the row `horizon` behind the one that was read last, and half the width of its
+  /// interval; empty where there is none.
+  std::span<const double> Latest() const;
+  std::span<const double> LatestMargin() const;
+  /// Half the width of its interval at any level [C], by the errors up to now.
+  void LatestMargin(double level, std::span<double> margin);
+
+  /// The first errors that are not taken.
+  std::int64_t skipped_errors() const { return 2 * memory_.sizes().key_dim; }
   /// Errors so far of every column; empty where they are not measured.
   const std::vector<Residuals>& residuals() const { return residuals_; }
 

@@ -82,18 +82,34 @@ bool MemoryForecaster::Ahead(std::span<double> forecasts, std::span<double> marg
   return true;
 }
 
+std::span<const double> MemoryForecaster::Latest() const {
+  if (pending_.empty()) return {};
+  return pending_.back().forecast;
+}
+
+std::span<const double> MemoryForecaster::LatestMargin() const {
+  if (pending_.empty()) return {};
+  return pending_.back().margin;
+}
+
+void MemoryForecaster::LatestMargin(double level, std::span<double> margin) {
+  std::ranges::fill(margin, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t c = 0; c < residuals_.size(); ++c) {
+    margin[c] = residuals_[c].Margin(level, options_.horizon);
+  }
+}
+
 void MemoryForecaster::Margins(double level, std::span<double> margins) {
   std::fill(margins.begin(), margins.end(), std::numeric_limits<double>::quiet_NaN());
   const auto rows = static_cast<std::int64_t>(margins.size() / value_.size());
   for (std::int64_t k = 0; k < rows; ++k) {
-    for (std::size_t c = 0; c < residuals_.size(); ++c) {
-      const auto column = static_cast<std::int64_t>(c);
-      double& margin = margins[k * options_.columns + column];
-      if (k < options_.horizon) {
-        margin = residuals_[c].Margin(level, options_.horizon);
-      } else if (leads_ && k < options_.ahead) {
-        margin = leads_->Margin(level, k + 1, column);
-      }
+    const auto row = margins.subspan(k * value_.size(), value_.size());
+    if (k < options_.horizon) {
+      LatestMargin(level, row);
+      continue;
+    }
+    for (std::int64_t c = 0; leads_ && k < options_.ahead && c < options_.columns; ++c) {
+      row[c] = leads_->Margin(level, k + 1, c);
     }
   }
 }

@@ -4,8 +4,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "src/forecast/combination.h"
 #include "src/forecast/forecaster.h"
 #include "ttr/error.h"
 
@@ -18,6 +20,16 @@ std::vector<double> Numbers(const nlohmann::json& json) {
   std::vector<double> numbers;
   for (const auto& item : json) numbers.push_back(item.is_null() ? kMissing : item.get<double>());
   return numbers;
+}
+
+template <class Load>
+void FromText(std::string_view saved, Load&& load) {
+  try {
+    load(nlohmann::json::parse(saved));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error("resume", "the forecaster", "what one saved",
+                std::string("damaged: ") + error.what());
+  }
 }
 
 }  // namespace
@@ -90,6 +102,36 @@ void LeadErrors::Load(const nlohmann::json& saved) {
   }
   rows_ = saved.at("rows").get<std::int64_t>();
   paths_ = std::move(paths);
+}
+
+nlohmann::json Combination::Save() const {
+  nlohmann::json pending = nlohmann::json::array();
+  for (const Pending& made : pending_) {
+    pending.push_back({{"forecast", made.forecast}});
+    if (!made.margin.empty()) pending.back()["margin"] = made.margin;
+  }
+  nlohmann::json saved = {{"pending", pending}};
+  if (errors_) saved["errors"] = errors_->Save();
+  return saved;
+}
+
+void Combination::Load(const nlohmann::json& saved) {
+  const auto columns = static_cast<std::size_t>(options_.columns);
+  std::deque<Pending> pending;
+  for (const auto& item : saved.at("pending")) {
+    Pending& made = pending.emplace_back();
+    made.forecast = Numbers(item.at("forecast"));
+    if (options_.level > 0) made.margin = Numbers(item.at("margin"));
+    if (made.forecast.size() != columns ||
+        made.margin.size() != (options_.level > 0 ? columns : 0)) {
+      throw Error("resume", "every combined forecast", "of these sizes", "not");
+    }
+  }
+  if (static_cast<std::int64_t>(pending.size()) > options_.horizon) {
+    throw Error("resume", "the combined forecasts", "of these sizes", "not");
+  }
+  if (errors_) errors_->Load(saved.at("errors"));
+  pending_ = std::move(pending);
 }
 
 nlohmann::json LagWindow::Save() const {
@@ -195,12 +237,13 @@ void MemoryForecaster::Load(AssociativeMemory memory, const nlohmann::json& save
 std::string MemoryForecaster::SaveText() const { return Save().dump(); }
 
 void MemoryForecaster::LoadText(AssociativeMemory memory, std::string_view saved) {
-  try {
-    Load(std::move(memory), nlohmann::json::parse(saved));
-  } catch (const nlohmann::json::exception& error) {
-    throw Error("resume", "the forecaster", "what one saved",
-                std::string("damaged: ") + error.what());
-  }
+  FromText(saved, [&](const nlohmann::json& json) { Load(std::move(memory), json); });
+}
+
+std::string Combination::SaveText() const { return Save().dump(); }
+
+void Combination::LoadText(std::string_view saved) {
+  FromText(saved, [&](const nlohmann::json& json) { Load(json); });
 }
 
 }  // namespace ttr::forecasting

@@ -37,8 +37,7 @@ void LeadErrors::Begin(std::vector<double> path) {
 }
 
 double LeadErrors::Margin(double level, std::int64_t lead, std::int64_t column) {
-  const std::int64_t i = (lead - options_.horizon - 1) * options_.columns + column;
-  return residuals_[i].Margin(level, Quotient(lead, stride_));
+  return residuals_[Place(lead, column)].Margin(level, Quotient(lead, stride_));
 }
 
 }  // namespace ttr::forecasting

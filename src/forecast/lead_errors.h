@@ -26,7 +26,7 @@ class LeadErrors {
  public:
   struct Options {
     std::int64_t columns = 1;
-    std::int64_t horizon = 1;
+    std::int64_t horizon = 1;    ///< h; 0 where every lead is measured here
     std::int64_t ahead = 2;      ///< n, above the horizon
     double decay = 1;            ///< g
     std::int64_t conformal = 0;  ///< errors kept of each lead
@@ -44,6 +44,9 @@ class LeadErrors {
 
   /// Half of the interval's width at a lead from h + 1 to n; NaN where there is none.
   double Margin(double level, std::int64_t lead, std::int64_t column);
+  const Residuals& residuals(std::int64_t lead, std::int64_t column) const {
+    return residuals_[static_cast<std::size_t>(Place(lead, column))];
+  }
 
   nlohmann::json Save() const;
   /// Takes over what was saved with the same options; of other ones nothing, so that the errors
@@ -55,6 +58,10 @@ class LeadErrors {
     std::int64_t age = 0;  // rows read since it began
     std::vector<double> forecasts;
   };
+
+  std::int64_t Place(std::int64_t lead, std::int64_t column) const {
+    return (lead - options_.horizon - 1) * options_.columns + column;
+  }
 
   Options options_;
   std::int64_t stride_;

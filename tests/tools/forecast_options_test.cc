@@ -1,4 +1,5 @@
 // Options of ttr forecast: what the memories read, folders, absent rows, warnings.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,19 +86,30 @@ TEST(ForecastOptions, AreThoseOfTheLibrary) {
                           {.lags = 4, .differences = {1, 12}, .ahead = 6, .interval = .9});
   ExpectThoseOfTheLibrary(
       {"--lags", "13", "--horizon", "6", "--strategy", "direct", "--interval-kind", "conformal"},
-      {.lags = 13, .horizon = 6, .direct = true, .ahead = 6, .interval = .9, .conformal = 250});
+      {.lags = 13,
+       .horizon = 6,
+       .strategy = Strategy::kDirect,
+       .ahead = 6,
+       .interval = .9,
+       .conformal = 250});
+  ExpectThoseOfTheLibrary(
+      {"--lags", "13", "--horizon", "4", "--strategy", "combined"},
+      {.lags = 13, .horizon = 4, .strategy = Strategy::kCombined, .ahead = 6, .interval = .9});
 }
 
-TEST(ForecastOptions, StopAndResumeChangeNothing) {
+class ForecastStrategies : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, ForecastStrategies, testing::Values("direct", "combined"));
+
+TEST_P(ForecastStrategies, StopAndResumeChangeNothing) {
   const TemporaryFolder folder;
   const std::vector<double> x = Seasons(160);
   Write(folder / "all.csv", Numbered(x, 0, 160));
   Write(folder / "a.csv", Numbered(x, 0, 90));
   Write(folder / "b.csv", Numbered(x, 90, 160));
   const std::vector<std::string> options = {
-      "--column",        "x",         "--lags",     "1,2,12", "--log",
-      "--horizon",       "3",         "--strategy", "direct", "--interval",
-      "--interval-kind", "conformal", "--memory",   "rls",    "--quiet"};
+      "--column",        "x",         "--lags",     "1,2,12",   "--log",
+      "--horizon",       "3",         "--strategy", GetParam(), "--interval",
+      "--interval-kind", "conformal", "--memory",   "rls",      "--quiet"};
   const auto forecast = [&](const char* table, const std::vector<std::string>& more, bool chosen) {
     std::vector<std::string> call = {"forecast", folder / table, "--ahead", "5"};
     if (chosen) call.insert(call.end(), options.begin(), options.end());
@@ -111,7 +123,7 @@ TEST(ForecastOptions, StopAndResumeChangeNothing) {
   EXPECT_EQ(forecast("b.csv", {"--resume", folder / "m", "--quiet"}, false), whole);
   const Outcome other =
       Ttr({"forecast", folder / "b.csv", "--resume", folder / "m", "--strategy", "recursive"});
-  EXPECT_EQ(NoRefusal(other, 2, "strategy must be \"direct\""), "");
+  EXPECT_EQ(NoRefusal(other, 2, fmt::format("strategy must be \"{}\"", GetParam())), "");
 }
 
 TEST(ForecastOptions, BadOnesAreRefused) {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import t as student
 from ttr.sklearn import StreamingForecaster, _plot
 
 Array = NDArray[np.float64]
@@ -91,6 +92,48 @@ def test_direct_forecasts_have_a_memory_each() -> None:
     np.testing.assert_array_equal(model.forecast(9)[4:], alone.forecast(9)[4:])
 
 
+@pytest.mark.parametrize("horizon, ahead", [(1, 5), (3, 3), (3, 5)])
+def test_combined_forecasts_are_the_mean_of_two_ways(horizon: int, ahead: int) -> None:
+    x = seasons(150)
+    x[70] = np.nan
+    options: dict[str, Any] = {"lags": 13, "log": True}
+    model = StreamingForecaster(horizon=horizon, ahead=ahead, strategy="combined", **options).fit(x)
+    direct = StreamingForecaster(horizon=horizon, strategy="direct", **options).fit(x)
+    recursive = StreamingForecaster("affine_rls{ridge: 0.1}", **options).fit(x)
+    np.testing.assert_allclose(
+        model.forecast(6), np.sqrt(direct.forecast(6) * recursive.forecast(6)), rtol=1e-13
+    )
+    # Rows were forecast so, and intervals follow from how far off that was.
+    young = StreamingForecaster(horizon=horizon, ahead=ahead, strategy="combined", **options)
+    paths = {}  # by the row that was read last
+    for t, value in enumerate(x):
+        young.learn_one(value)
+        if t >= 11 + horizon:
+            paths[t] = young.forecast(ahead)[:, 0]
+    for t in range(11 + 2 * horizon, len(x)):
+        assert model.forecasts_[t, 0] == paths[t - horizon][horizon - 1]
+    errors = [np.log(x[t + ahead] / path[-1]) for t, path in paths.items() if t + ahead < len(x)]
+    early = horizon - 1 if ahead == horizon else 0  # not of all rows up to the horizon
+    counted = np.array([error for error in errors if np.isfinite(error)])[26 - early :]
+    quantile = student.ppf(0.975, len(counted) * 3 * ahead / (2 * ahead**2 + 1))
+    lower, upper = model.forecast_interval(ahead)
+    width = np.log(upper[-1, 0] / lower[-1, 0]) / 2
+    assert width == pytest.approx(quantile * np.sqrt(np.mean(counted**2)), rel=1e-9)
+
+
+def test_combined_forecasters_go_on_bit_for_bit() -> None:
+    x = seasons(150)
+    options: dict[str, Any] = {"lags": 4, "horizon": 3, "ahead": 5, "strategy": "combined"}
+    whole = StreamingForecaster(**options, intervals="conformal").fit(x)
+    parts = StreamingForecaster(**options, intervals="conformal").fit(x[:70])
+    parts = pickle.loads(pickle.dumps(parts)).partial_fit(x[70:])
+    np.testing.assert_array_equal(parts.forecast(8), whole.forecast(8))
+    np.testing.assert_array_equal(parts.forecast_interval(5), whole.forecast_interval(5))
+    np.testing.assert_array_equal(parts.forecasts_, whole.forecasts_[70:])
+    with pytest.raises(ValueError, match="exogenous must be 0 with the strategy combined but is 1"):
+        StreamingForecaster(strategy="combined").fit(x, X=x)
+
+
 def test_conformal_intervals_cover_and_forget_a_spike() -> None:
     random = np.random.default_rng(0)
     x = np.cumsum(random.standard_t(2, 3000))
@@ -134,7 +177,7 @@ def test_a_panel_has_them_too() -> None:
         ({"lags": [1, 0.5]}, "lags must be 1 or more, a whole number, but is 0.5"),
         ({"differences": [0]}, "differences must be 1 or more, a whole number, but is 0"),
         ({"differences": [1], "horizon": 2}, "horizon must be 1 with differences"),
-        ({"strategy": "both"}, "strategy must be of recursive, direct but is 'both'"),
+        ({"strategy": "both"}, "strategy must be of recursive, direct, combined but is 'both'"),
         ({"intervals": "normal"}, "intervals must be of student, conformal but is 'normal'"),
     ],
 )

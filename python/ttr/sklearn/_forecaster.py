@@ -46,10 +46,12 @@ class StreamingForecaster(ReadingForecaster):
     ahead : int or None
         Rows ahead that have intervals. Errors beyond the horizon are measured while rows are read: that
         takes an answer of the memory for each such row at every row (64 at most). None: the horizon.
-    strategy : "recursive" or "direct"
+    strategy : "recursive", "direct" or "combined"
         How rows between the next and the horizon are forecast. "recursive": by the one memory of
         rows `horizon` ahead, from earlier rows. "direct": by a memory for each of 1 .. horizon, every
-        one with intervals of its own errors.
+        one with intervals of its own errors. "combined": by the mean of these and of the recursion of
+        a memory of the next row, with an intercept where the recipe is linear; intervals are of the
+        mean's own errors. It takes no exogenous columns.
     differences : seasons
         [1]: the memory reads x_t - x_{t-1}; [1, 12]: also those of such differences twelve rows apart.
         Forecasts and intervals are of the rows all the same. Horizon 1.
@@ -78,7 +80,7 @@ class StreamingForecaster(ReadingForecaster):
 
     def __init__(
         self,
-        recipe: Any = "rls{ridge: 0.1}",
+        recipe: Any = "rls{factor: qr, ridge: 0.1}",
         *,
         lags: int | Sequence[int] = 16,
         horizon: int = 1,

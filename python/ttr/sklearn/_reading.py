@@ -205,7 +205,7 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
         if self.units not in ("window", "raw"):
             raise ValueError(f"[sklearn] units must be 'window' or 'raw' but is {self.units!r}")
         check_count("sklearn", "horizon", self.horizon)
-        check_among("strategy", self.strategy, ("recursive", "direct"))
+        check_among("strategy", self.strategy, ("recursive", "direct", "combined"))
         check_among("intervals", self.intervals, ("student", "conformal"))
         lags = counts_of("lags", self.lags)
         differences = [] if len(self.differences) == 0 else counts_of("differences", self.differences)
@@ -227,7 +227,7 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
             differences=differences,
             exogenous=exogenous,
             conformal=_RECENT if self.intervals == "conformal" else 0,
-            direct=self.strategy == "direct",
+            strategy=self.strategy,
             logarithm=bool(self.log),
         )
 

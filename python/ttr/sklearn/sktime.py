@@ -53,7 +53,7 @@ class MemoryForecaster(BaseForecaster):  # type: ignore[misc]
 
     def __init__(
         self,
-        recipe: Any = "rls{ridge: 0.1}",
+        recipe: Any = "rls{factor: qr, ridge: 0.1}",
         lags: Any = 16,
         horizon: int = 1,
         ahead: int | None = None,
