@@ -1,6 +1,7 @@
 // ttr forecast: memories forecast the columns of a table while they read it, and the rows to come.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -63,7 +64,7 @@ void NoteSlowMemories(const ForecastOptions& options) {
   const auto columns = static_cast<std::int64_t>(options.columns.size());
   for (const experiments::NamedRecipe& memory : options.memories) {
     Dims dims;
-    dims.key_dim = options.lags * columns;
+    dims.key_dim = options.lags * columns + static_cast<std::int64_t>(options.exogenous.size());
     if (MakePlan(memory.recipe, dims).engine != kDefinition) continue;
     dims.value_dim = columns;
     dims.tokens = kRows;
@@ -105,14 +106,22 @@ class LeastRows {
   std::uint64_t rows_;
 };
 
+// The columns that are forecast, then those that are known before their rows.
+experiments::TableOptions WhatToRead(const ForecastArguments& arguments,
+                                     const ForecastOptions& options) {
+  experiments::TableOptions read{.columns = options.columns,
+                                 .separator = arguments.separator.front()};
+  read.columns.insert(read.columns.end(), options.exogenous.begin(), options.exogenous.end());
+  return read;
+}
+
 // Looks into a table that can be read again, before long work: are there rows enough, and how do
 // their times go on? No further than both need.
 experiments::RowClock LookAhead(const ForecastArguments& arguments,
                                 const ForecastOptions& options) {
   if (options.lags < 1 || options.horizon < 1) return {};  // refused by itself
   const LeastRows least(arguments, options);
-  experiments::HintedTable table(
-      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
+  experiments::HintedTable table(arguments.table, WhatToRead(arguments, options));
   experiments::TableRow row;
   std::vector<experiments::TableRow> first;
   std::int64_t rows = 0;
@@ -167,7 +176,11 @@ ReadTable ReadToEnd(const ForecastArguments& arguments, experiments::HintedTable
   report::Progress progress("forecast", 0, {.quiet = arguments.quiet || out.is_stdout()});
   ReadTable read;
   experiments::ForecastTableOptions options{.block = out.is_folder() ? 64 : 512, .clock = &clock};
-  if (IsLive(arguments.table)) options.block = 1;
+  if (IsLive(arguments.table)) {
+    options.block = 1;  // no row waits for those behind it
+  } else if (!run.options().exogenous.empty()) {
+    options.ahead = run.options().ahead;
+  }
   options.progress = [&](std::int64_t rows) {
     progress.Advance(rows);
     if (out.is_folder()) read.conditions.Look(run, rows);
@@ -183,6 +196,10 @@ ReadTable ReadToEnd(const ForecastArguments& arguments, experiments::HintedTable
 void RunTable(const ForecastArguments& arguments, const ForecastOptions& options,
               experiments::HintedTable& hinted) {
   const experiments::TableReader& table = hinted.reader();
+  experiments::KnownRows known;
+  if (!arguments.future.empty()) {
+    known = experiments::KnownRows(arguments.future, arguments.separator.front(), options);
+  }
   experiments::RowClock clock;
   if (!IsLive(arguments.table)) clock = LookAhead(arguments, options);
   experiments::ForecastRun run(options);
@@ -198,7 +215,7 @@ void RunTable(const ForecastArguments& arguments, const ForecastOptions& options
   if (!least.Met(rows)) least.Fail(hinted.name(), rows);
 
   if (options.ahead > 0) {
-    experiments::Future future = experiments::MakeFuture(run, options, table, read.tail, clock);
+    experiments::Future future = experiments::MakeFuture(run, table, read.tail, clock, known);
     read.to_come = experiments::FutureTable(run, options, future);
     out.WriteLine(experiments::FutureLines(run, options, table, future));
     if (out.is_json()) out.Write(read.to_come->ToJsonText() + "\n");
@@ -215,6 +232,17 @@ void RunTable(const ForecastArguments& arguments, const ForecastOptions& options
   if (out.is_folder()) Note(out.Written());
 }
 
+void CheckExogenous(const ForecastArguments& arguments, const ForecastOptions& options) {
+  const bool wanted = !options.exogenous.empty() && options.ahead > 0;
+  if (wanted == !arguments.future.empty()) return;
+  if (wanted) {
+    throw Error("forecast", "--future",
+                "given with --exogenous and --ahead: a table of these columns for the rows to come",
+                "absent");
+  }
+  throw Error("forecast", "--future", "given with --exogenous and --ahead alone", "given");
+}
+
 void Run(const Command& command, ForecastArguments& arguments) {
   CheckPanel(arguments);
   CheckFiles(arguments);
@@ -229,12 +257,17 @@ void Run(const Command& command, ForecastArguments& arguments) {
     throw Error("forecast", "--time", "given with a file, which is looked into first",
                 "given with a live table");
   }
-  experiments::HintedTable hinted(
-      arguments.table, {.columns = options.columns, .separator = arguments.separator.front()});
+  CheckExogenous(arguments, options);
+  experiments::HintedTable hinted(arguments.table, WhatToRead(arguments, options));
   experiments::TableReader& table = hinted.reader();
-  std::vector<std::string> names;
-  for (const std::int64_t column : table.chosen()) names.push_back(table.header()[column]);
-  options.columns = names;
+  for (std::size_t i = 0; i < table.chosen().size(); ++i) {
+    const std::size_t columns = options.columns.size();
+    std::string& name = i < columns ? options.columns[i] : options.exogenous[i - columns];
+    name = table.header()[table.chosen()[i]];
+    const auto others = table.chosen().begin() + static_cast<std::ptrdiff_t>(i);
+    if (i < columns || std::find(table.chosen().begin(), others, *others) == others) continue;
+    throw Error("forecast", "--exogenous", "another column than all others", "'" + name + "'");
+  }
   if (arguments.by.empty()) {
     RunTable(arguments, options, hinted);
   } else {

@@ -50,6 +50,12 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
       .Required();
   command.AddOption("--column", options.columns, "a column to forecast; repeatable").Repeatable();
   command
+      .AddOption("--exogenous", options.exogenous,
+                 "a column that is known before its row (a plan, a calendar), also of rows to come "
+                 "(--future); repeatable")
+      .Called("COLUMN")
+      .Repeatable();
+  command
       .AddOption("--lags", arguments.lags,
                  "rows that a forecast looks back on: 16, the last 16; 1,12,13, those alone")
       .ShowDefault()
@@ -84,6 +90,10 @@ void AddRunOptions(Command command, ForecastArguments& arguments) {
                  "print the forecasts of this many rows beyond the end of TABLE; with --interval "
                  "each has its bounds")
       .Called("N");
+  command
+      .AddOption("--future", arguments.future,
+                 "a table of the --exogenous columns of the --ahead rows beyond the end of TABLE")
+      .Called("TABLE");
   command.AddOption("--season", options.season,
                     "rows of a season: adds the seasonal naive forecaster");
   command.AddOption("--save", arguments.save, "write the memories to this file at the end");
@@ -147,6 +157,7 @@ void AddForecastOptions(Command command, ForecastArguments& arguments) {
 void CheckFiles(const ForecastArguments& arguments) {
   Files files("forecast");
   files.Reads("TABLE", arguments.table);
+  files.Reads("--future", arguments.future);
   for (const std::string& memory : arguments.memories) files.ReadsRecipe("--memory", memory);
   // A memory may be saved over itself: it has been read whole by then, and is replaced whole.
   files.Writes("--save", arguments.save);
@@ -192,6 +203,7 @@ ForecastOptions ChosenOptions(const Command& command, const ForecastArguments& a
   ForecastOptions saved = experiments::SavedOptions(arguments.resume);
   const auto given = [&](const char* name) { return command.Given(name); };
   if (!given("--column")) options.columns = saved.columns;
+  if (!given("--exogenous")) options.exogenous = saved.exogenous;
   if (!given("--lags")) {
     options.lags = saved.lags;
     options.sparse_lags = saved.sparse_lags;

@@ -24,6 +24,7 @@ struct ForecastArguments {
   std::string separator = ",";
   std::string time;
   std::string by;
+  std::string future;
   std::string out;
   std::string save;
   std::string resume;

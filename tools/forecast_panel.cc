@@ -27,11 +27,20 @@ void RunPanel(const ForecastArguments& arguments, const experiments::ForecastOpt
   const auto& header = table.header();
   if (time.empty() && std::find(header.begin(), header.end(), "ds") != header.end()) time = "ds";
   const experiments::Panel panel = experiments::ReadPanel(table, arguments.by, time);
+  experiments::KnownPanel known;
+  if (!arguments.future.empty()) {
+    if (time.empty()) {
+      throw Error("forecast", "--time", "given with --by and --future, whose rows it tells apart",
+                  "absent");
+    }
+    known = experiments::KnownPanel(arguments.future, arguments.separator.front(), arguments.by,
+                                    time, options);
+  }
   ForecastOutputs out(arguments.out, options.ahead > 0);
   const auto count = static_cast<std::int64_t>(panel.series.size());
   report::Progress progress("forecast", count, {.quiet = arguments.quiet || out.is_stdout()});
   const experiments::PanelForecasts forecasts = experiments::ForecastPanel(
-      panel, options, [&](std::int64_t series) { progress.Advance(series); });
+      panel, options, known, [&](std::int64_t series) { progress.Advance(series); });
   progress.Clear();
   out.WriteLine(forecasts.header);
   for (const std::string& line : forecasts.lines) out.WriteLine(line);

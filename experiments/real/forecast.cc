@@ -56,21 +56,23 @@ ForecastRun::ForecastRun(const ForecastOptions& options) : options_(options) {
     }
     methods_.push_back(memory.text);
     try {
-      forecasters_.emplace_back(memory.recipe,
-                                ForecasterOptions{.lags = options.lags,
-                                                  .columns = columns,
-                                                  .horizon = options.horizon,
-                                                  .sparse_lags = options.sparse_lags,
-                                                  .differences = options.differences,
-                                                  .logarithm = options.logarithm,
-                                                  .strategy = options.strategy,
-                                                  .ahead = options.ahead,
-                                                  .units = options.units,
-                                                  .gates = options.gates,
-                                                  .interval = options.interval,
-                                                  .interval_decay = options.interval_decay,
-                                                  .conformal = options.conformal,
-                                                  .selects_bandwidth = options.selects_bandwidth});
+      forecasters_.emplace_back(
+          memory.recipe,
+          ForecasterOptions{.lags = options.lags,
+                            .columns = columns,
+                            .horizon = options.horizon,
+                            .sparse_lags = options.sparse_lags,
+                            .differences = options.differences,
+                            .logarithm = options.logarithm,
+                            .strategy = options.strategy,
+                            .exogenous = static_cast<std::int64_t>(options.exogenous.size()),
+                            .ahead = options.ahead,
+                            .units = options.units,
+                            .gates = options.gates,
+                            .interval = options.interval,
+                            .interval_decay = options.interval_decay,
+                            .conformal = options.conformal,
+                            .selects_bandwidth = options.selects_bandwidth});
     } catch (const Error& error) {
       throw Error("--memory '" + memory.text + "': " + error.what());
     }
@@ -98,11 +100,12 @@ void ForecastRun::CheckLogarithms(std::span<const double> rows) const {
   }
 }
 
-Forecasts ForecastRun::Next(std::span<const double> rows) {
+Forecasts ForecastRun::Next(std::span<const double> rows, std::span<const double> known) {
   CheckLogarithms(rows);
   const auto columns = static_cast<std::int64_t>(options_.columns.size());
   const std::int64_t count = static_cast<std::int64_t>(rows.size()) / columns;
   const auto naive = static_cast<std::int64_t>(naive_.size());
+  const std::size_t exogenous = options_.exogenous.size();
   Forecasts forecasts(static_cast<std::int64_t>(methods_.size()), count, columns);
   const auto run = [&](std::int64_t method) {
     for (std::int64_t t = 0; t < count; ++t) {
@@ -110,7 +113,11 @@ Forecasts ForecastRun::Next(std::span<const double> rows) {
       const auto forecast = forecasts.At(method, t);
       if (method < naive) {
         naive_[method].Next(row, forecast);
-      } else if (forecasters_[method - naive].Next(row, forecast, forecasts.Margin(method, t))) {
+        continue;
+      }
+      const auto from = known.subspan(static_cast<std::size_t>(t) * exogenous);
+      const auto margin = forecasts.Margin(method, t);
+      if (forecasters_[method - naive].Next(row, forecast, margin, from)) {
         forecasts.SetMade(method, t);
       }
     }
@@ -123,8 +130,8 @@ Forecasts ForecastRun::Next(std::span<const double> rows) {
   return forecasts;
 }
 
-Forecasts ForecastRun::Ahead() {
-  std::optional<Forecasts> forecasts = AheadIfAny();
+Forecasts ForecastRun::Ahead(std::span<const double> known) {
+  std::optional<Forecasts> forecasts = AheadIfAny(known);
   if (forecasts) return *std::move(forecasts);
   throw Error("forecast", "--ahead",
               "asked after " + std::to_string(LeastRows() - 1) +
@@ -133,7 +140,7 @@ Forecasts ForecastRun::Ahead() {
               "asked after fewer");
 }
 
-std::optional<Forecasts> ForecastRun::AheadIfAny() {
+std::optional<Forecasts> ForecastRun::AheadIfAny(std::span<const double> known) {
   const auto columns = static_cast<std::int64_t>(options_.columns.size());
   const auto naive = static_cast<std::int64_t>(naive_.size());
   const auto methods = static_cast<std::int64_t>(methods_.size());
@@ -147,7 +154,7 @@ std::optional<Forecasts> ForecastRun::AheadIfAny() {
   const auto size = static_cast<std::size_t>(options_.ahead * columns);
   for (std::int64_t m = naive; m < methods; ++m) {
     const bool made = forecasters_[m - naive].Ahead({forecasts.At(m, 0).data(), size},
-                                                    {forecasts.Margin(m, 0).data(), size});
+                                                    {forecasts.Margin(m, 0).data(), size}, known);
     if (!made) return std::nullopt;
     for (std::int64_t t = 0; t < options_.ahead; ++t) forecasts.SetMade(m, t);
   }

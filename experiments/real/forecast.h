@@ -19,7 +19,8 @@
 namespace ttr::experiments {
 
 struct ForecastOptions {
-  std::vector<std::string> columns{};  ///< the names of the columns that are forecast
+  std::vector<std::string> columns{};    ///< the names of the columns that are forecast
+  std::vector<std::string> exogenous{};  ///< those that are known before their rows
   std::int64_t lags = 16;
   std::vector<std::int64_t> sparse_lags{};  ///< these alone, the last of which is `lags`; or none
   std::vector<std::int64_t> differences{};  ///< seasons
@@ -85,15 +86,19 @@ class ForecastRun {
   /// then the memories by their texts.
   const std::vector<std::string>& methods() const { return methods_; }
 
+  const ForecastOptions& options() const { return options_; }
+
   /// Reads a block of rows ([rows, C], NaN where missing) and returns the forecasts *of* these
   /// rows. However a table is cut into blocks, the forecasts are the same. Memories run in
-  /// parallel.
-  Forecasts Next(std::span<const double> rows);
+  /// parallel. `known` has the exogenous columns [m, E] of these rows and of later ones: errors of
+  /// rows ahead are measured as far as they are known.
+  Forecasts Next(std::span<const double> rows, std::span<const double> known = {});
 
-  /// The forecasts of the next `ahead` rows. Throws Error where a memory has read too few rows.
-  Forecasts Ahead();
+  /// The forecasts of the next `ahead` rows, whose exogenous columns are `known` [ahead, E]. Throws
+  /// Error where a memory has read too few rows.
+  Forecasts Ahead(std::span<const double> known = {});
   /// The same, or nothing there.
-  std::optional<Forecasts> AheadIfAny();
+  std::optional<Forecasts> AheadIfAny(std::span<const double> known = {});
 
   std::vector<ForecastErrors> Errors() const;
   /// How well every method is determined; none where it is no least-squares memory. O((lags C)^3)

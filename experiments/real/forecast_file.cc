@@ -36,6 +36,7 @@ Json OptionsJson(const ForecastOptions& options) {
     saved["interval"] = options.interval;
     saved["interval_decay"] = options.interval_decay;
   }
+  if (!options.exogenous.empty()) saved["exogenous"] = options.exogenous;
   if (!options.sparse_lags.empty()) saved["sparse_lags"] = options.sparse_lags;
   if (!options.differences.empty()) saved["differences"] = options.differences;
   if (options.logarithm) saved["log"] = true;
@@ -59,6 +60,7 @@ ForecastOptions OptionsOf(const Json& saved) {
   options.gates.weight_decay = saved.at("weight_decay").get<double>();
   options.interval = saved.value("interval", 0.);  // absent from files without intervals
   options.interval_decay = saved.value("interval_decay", 0.);
+  options.exogenous = saved.value("exogenous", std::vector<std::string>());
   using Counts = std::vector<std::int64_t>;
   options.sparse_lags = saved.value("sparse_lags", Counts());
   options.differences = saved.value("differences", Counts());
@@ -105,7 +107,7 @@ auto Undamaged(const std::filesystem::path& path, Call&& call) {
 
 void CheckSame(const std::filesystem::path& path, const Json& given, const Json& saved) {
   for (const char* name : {"interval", "interval_decay", "conformal", "bandwidth", "sparse_lags",
-                           "differences", "log", "strategy"}) {
+                           "differences", "log", "strategy", "exogenous"}) {
     const auto of = [&](const Json& options) {
       return options.contains(name) ? options.at(name).dump() : "absent";
     };

@@ -20,6 +20,7 @@ void SetMeta(const ForecastOptions& options, report::Table& table) {
   table.SetMeta("decay", options.gates.decay);
   if (!options.sparse_lags.empty()) table.SetMetaJson("lags", options.sparse_lags);
   if (!options.differences.empty()) table.SetMetaJson("differences", options.differences);
+  if (!options.exogenous.empty()) table.SetMetaJson("exogenous", options.exogenous);
   if (options.logarithm) table.SetMetaJson("log", true);
   if (options.strategy != Strategy::kRecursive) {
     table.SetMeta("strategy", std::string(ToString(options.strategy)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/real/known_rows.h"
 #include "experiments/report/table.h"
 #include "ttr/error.h"
 
@@ -11,10 +12,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(TableReader& table, ForecastRun& run) : run_(run), header_(table.header()) {
-    std::vector<std::string> columns;
-    for (const std::int64_t column : table.chosen()) columns.push_back(table.header()[column]);
-    for (const std::string& name : ForecastNames(run, columns)) {
+  Writer(const TableReader& table, ForecastRun& run) : run_(run), header_(table.header()) {
+    for (const std::string& name : ForecastNames(run, run.options().columns)) {
       if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
         throw Error("forecast", "every column of the table",
                     "named otherwise than the forecasts beside it", "'" + name + "'");
@@ -25,17 +24,20 @@ class Writer {
 
   std::string Header() const { return report::CsvLine(header_) + "\n"; }
 
-  // The lines of a block, whose forecasts are made here.
-  std::string Block(const std::vector<TableRow>& rows, ForecastTail& tail) {
+  // The lines of the first of these rows, whose forecasts are made here.
+  std::string Block(const std::vector<TableRow>& rows, std::size_t count, ForecastTail& tail) {
     const auto methods = static_cast<std::int64_t>(run_.methods().size());
-    std::vector<double> values;
-    for (const TableRow& row : rows) {
-      values.insert(values.end(), row.values.begin(), row.values.end());
+    const std::size_t columns = run_.options().columns.size();
+    std::vector<double> values, known;
+    for (std::size_t t = 0; t < rows.size(); ++t) {
+      const auto own = rows[t].values.begin() + static_cast<std::ptrdiff_t>(columns);
+      if (t < count) values.insert(values.end(), rows[t].values.begin(), own);
+      known.insert(known.end(), own, rows[t].values.end());
     }
-    Forecasts forecasts = run_.Next(values);
+    Forecasts forecasts = run_.Next(values, known);
     std::string text;
     std::vector<std::string> fields;
-    for (std::size_t t = 0; t < rows.size(); ++t) {
+    for (std::size_t t = 0; t < count; ++t) {
       const auto row = static_cast<std::int64_t>(t);
       const bool is_absent = rows[t].fields.empty();
       if (!is_absent) {
@@ -59,12 +61,46 @@ class Writer {
   std::vector<std::string> header_;
 };
 
-// Nothing of it is known.
-TableRow AbsentRow(const TableRow& like) {
-  TableRow row{.fields = {}, .values = like.values};
-  std::fill(row.values.begin(), row.values.end(), std::nan(""));
-  return row;
-}
+// The rows of a table and those that are absent from it, in which nothing is known but what the row
+// before tells of exogenous columns.
+class Rows {
+ public:
+  Rows(TableReader& table, const ForecastOptions& options, RowClock* clock)
+      : table_(table), options_(options), clock_(clock) {}
+
+  // Reads until there are as many, or the table ends.
+  void Fill(std::size_t count) {
+    TableRow row;
+    while (more_ && rows_.size() < count && (more_ = table_.Next(row))) {
+      CheckKnown(row, options_);
+      if (last_.empty()) last_ = row.values;
+      const std::int64_t absent = clock_ ? clock_->AbsentBefore(row) : 0;
+      rows_.insert(rows_.end(), static_cast<std::size_t>(absent), AbsentRow());
+      last_ = row.values;
+      rows_.push_back(row);
+    }
+  }
+
+  const std::vector<TableRow>& rows() const { return rows_; }
+  bool more() const { return more_; }
+  void Drop(std::size_t count) {
+    rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+ private:
+  TableRow AbsentRow() const {
+    TableRow row{.fields = {}, .values = last_};
+    std::fill_n(row.values.begin(), options_.columns.size(), std::nan(""));
+    return row;
+  }
+
+  TableReader& table_;
+  const ForecastOptions& options_;
+  RowClock* clock_;
+  std::vector<TableRow> rows_;
+  std::vector<double> last_;
+  bool more_ = true;
+};
 
 // Keeps the last rows only. It cuts now and then, for a cut costs as much as what is kept.
 void Cut(ForecastTail& tail, std::size_t most) {
@@ -130,20 +166,16 @@ ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
   tail.lower.resize(run.methods().size());
   tail.upper.resize(run.methods().size());
   write(writer.Header());
-  std::vector<TableRow> rows;
-  bool more = true;
-  while (more) {
-    rows.clear();
-    TableRow row;
-    while (static_cast<std::int64_t>(rows.size()) < options.block && (more = table.Next(row))) {
-      const std::int64_t absent = options.clock ? options.clock->AbsentBefore(row) : 0;
-      rows.insert(rows.end(), static_cast<std::size_t>(absent), AbsentRow(row));
-      rows.push_back(row);
-    }
-    if (rows.empty()) break;
-    write(writer.Block(rows, tail));
+  Rows read(table, run.options(), options.clock);
+  const auto ahead = static_cast<std::size_t>(options.ahead);
+  while (true) {
+    read.Fill(static_cast<std::size_t>(options.block) + ahead);
+    const std::size_t count = read.rows().size() - (read.more() ? ahead : 0);
+    if (count == 0) break;
+    write(writer.Block(read.rows(), count, tail));
+    read.Drop(count);
     Cut(tail, 4 * ForecastTail::kRows);
-    if (options.progress) options.progress(static_cast<std::int64_t>(rows.size()));
+    if (options.progress) options.progress(static_cast<std::int64_t>(count));
   }
   Cut(tail, ForecastTail::kRows);
   return tail;

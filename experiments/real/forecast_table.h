@@ -34,6 +34,7 @@ struct ForecastTail {
 
 struct ForecastTableOptions {
   std::int64_t block = 512;   ///< rows taken together; 1 for a live stream
+  std::int64_t ahead = 0;     ///< rows that are looked ahead for their exogenous columns
   RowClock* clock = nullptr;  ///< rows that it misses are read, too, as missing values
   /// Called after every block with the number of its rows.
   std::function<void(std::int64_t)> progress{};
@@ -52,9 +53,11 @@ std::vector<std::string> ForecastNames(const ForecastRun& run,
 /// column a method: METHOD, or with several chosen columns `COLUMN METHOD`; where the run gives
 /// intervals each memory's is followed by `METHOD.lower` and `METHOD.upper`. What is not there is
 /// an empty field. Lines of a block come together, each before the next block is read. Absent rows
-/// (`clock`) are read and have no line.
+/// (`clock`) are read and have no line; their exogenous columns, those that are chosen behind the
+/// ones that are forecast, are those of the row before.
 ///
-/// Throws Error where the table has a column of such a name already.
+/// Throws Error where the table has a column of such a name already, or an exogenous one is
+/// missing.
 ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
                            const ForecastTableOptions& options,
                            const std::function<void(std::string_view)>& write);

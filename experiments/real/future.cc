@@ -38,9 +38,10 @@ std::optional<TimeColumn> FindTime(const TableReader& table, const ForecastTail&
 
 }  // namespace
 
-Future MakeFuture(ForecastRun& run, const ForecastOptions& options, const TableReader& table,
-                  const ForecastTail& tail, const RowClock& clock) {
-  Future future{.forecasts = run.Ahead()};
+Future MakeFuture(ForecastRun& run, const TableReader& table, const ForecastTail& tail,
+                  const RowClock& clock, const KnownRows& known) {
+  const std::int64_t ahead = run.options().ahead;
+  Future future{.forecasts = run.Ahead(known.First(ahead))};
   std::optional<TimeColumn> time;
   if (const auto steps = clock.Last()) {
     time = {.column = clock.column(), .steps = *steps};
@@ -53,9 +54,10 @@ Future MakeFuture(ForecastRun& run, const ForecastOptions& options, const TableR
     future.spacing = time->steps.Spacing();
   }
   const auto rows = tail.first_row - 1 + static_cast<std::int64_t>(tail.values.size());
-  for (std::int64_t k = 1; k <= options.ahead; ++k) {
+  for (std::int64_t k = 1; k <= ahead; ++k) {
     future.times.push_back(time ? time->steps.After(k) : std::to_string(rows + k));
   }
+  if (time) known.CheckTimes(future.time, future.times);
   return future;
 }
 

@@ -7,6 +7,7 @@
 #include "experiments/data/table.h"
 #include "experiments/real/forecast.h"
 #include "experiments/real/forecast_table.h"
+#include "experiments/real/known_rows.h"
 #include "experiments/report/table.h"
 
 namespace ttr::experiments {
@@ -23,8 +24,9 @@ struct Future {
 /// that has a column; else in the first
 /// column that is not forecast and whose last stamps are dates spaced evenly, else in the first of
 /// numbers spaced evenly (time_steps.h); else rows are numbered, from 1 for the table's first.
-Future MakeFuture(ForecastRun& run, const ForecastOptions& options, const TableReader& table,
-                  const ForecastTail& tail, const RowClock& clock = {});
+/// `known` has the exogenous columns of these rows; where it has that time, too, it must agree.
+Future MakeFuture(ForecastRun& run, const TableReader& table, const ForecastTail& tail,
+                  const RowClock& clock, const KnownRows& known);
 
 /// Its rows as lines that follow those of ForecastTable(): of the table's own fields only the time
 /// is known.

@@ -10,6 +10,7 @@
 #include "experiments/data/table.h"
 #include "experiments/real/forecast.h"
 #include "experiments/real/forecast_table.h"
+#include "experiments/real/known_rows.h"
 #include "experiments/real/time_steps.h"
 #include "experiments/report/chart.h"
 #include "experiments/report/table.h"
@@ -47,8 +48,10 @@ struct PanelForecasts {
   std::vector<std::string> notes{};
 };
 
-/// A run of its own for each series, side by side.
+/// A run of its own for each series, side by side; `known` has the exogenous columns of rows to
+/// come.
 PanelForecasts ForecastPanel(const Panel& panel, const ForecastOptions& options,
+                             const KnownPanel& known,
                              const std::function<void(std::int64_t)>& progress);
 
 }  // namespace ttr::experiments

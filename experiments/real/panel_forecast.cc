@@ -23,6 +23,7 @@ constexpr std::size_t kDrawn = 2;  // series, side by side
 // One series: its values with the absent ones, and where the table's rows are among them.
 struct SeriesRows {
   std::vector<double> values;
+  std::vector<double> known;  // exogenous columns; an absent row has those of the row before
   std::vector<std::int64_t> places;
 };
 
@@ -35,19 +36,26 @@ struct SeriesRun {
   ForecastTail tail;  // of the first series alone
 };
 
-SeriesRows RowsOf(const Panel& panel, const PanelSeries& series) {
+SeriesRows RowsOf(const Panel& panel, const PanelSeries& series, const ForecastOptions& options) {
   SeriesRows filled;
-  const std::size_t columns = panel.rows[series.rows.front()].values.size();
+  const std::size_t columns = options.columns.size();
+  const auto own = static_cast<std::ptrdiff_t>(columns);
   for (std::size_t i = 0; i < series.rows.size(); ++i) {
     const TableRow& row = panel.rows[series.rows[i]];
+    CheckKnown(row, options);
     if (i > 0 && panel.steps) {
-      const std::string& before = panel.rows[series.rows[i - 1]].fields[panel.time];
-      const std::int64_t steps = panel.steps->Between(before, row.fields[panel.time]);
+      const TableRow& before = panel.rows[series.rows[i - 1]];
+      const std::int64_t steps =
+          panel.steps->Between(before.fields[panel.time], row.fields[panel.time]);
       filled.values.resize(filled.values.size() + static_cast<std::size_t>(steps - 1) * columns,
                            std::numeric_limits<double>::quiet_NaN());
+      for (std::int64_t k = 1; k < steps; ++k) {
+        filled.known.insert(filled.known.end(), before.values.begin() + own, before.values.end());
+      }
     }
     filled.places.push_back(static_cast<std::int64_t>(filled.values.size() / columns));
-    filled.values.insert(filled.values.end(), row.values.begin(), row.values.end());
+    filled.values.insert(filled.values.end(), row.values.begin(), row.values.begin() + own);
+    filled.known.insert(filled.known.end(), row.values.begin() + own, row.values.end());
   }
   return filled;
 }
@@ -70,26 +78,33 @@ void KeepTail(const SeriesRows& filled, Forecasts& forecasts, SeriesRun& one) {
   }
 }
 
+std::vector<std::string> TimesAhead(const Panel& panel, const PanelSeries& series,
+                                    std::int64_t ahead) {
+  std::vector<std::string> times;
+  const std::string& last =
+      panel.steps ? panel.rows[series.rows.back()].fields[panel.time] : series.id;
+  for (std::int64_t k = 1; k <= ahead; ++k) {
+    const auto rows = static_cast<std::int64_t>(series.rows.size());
+    times.push_back(panel.steps ? panel.steps->Behind(last).After(k) : std::to_string(rows + k));
+  }
+  return times;
+}
+
 std::unique_ptr<SeriesRun> RunSeries(const Panel& panel, const PanelSeries& series,
-                                     const ForecastOptions& options, bool drawn) {
+                                     const ForecastOptions& options, const KnownPanel& known,
+                                     bool drawn) {
   auto one = std::make_unique<SeriesRun>(options);
-  const SeriesRows filled = RowsOf(panel, series);
-  Forecasts forecasts = one->run.Next(filled.values);
+  const SeriesRows filled = RowsOf(panel, series, options);
+  Forecasts forecasts = one->run.Next(filled.values, filled.known);
   for (const std::int64_t place : filled.places) {
     AddForecasts(one->run, forecasts, place, one->fields.emplace_back());
   }
   if (drawn) KeepTail(filled, forecasts, *one);
   if (options.ahead == 0) return one;
-  std::optional<Forecasts> ahead = one->run.AheadIfAny();
+  std::vector<std::string> times = TimesAhead(panel, series, options.ahead);
+  std::optional<Forecasts> ahead = one->run.AheadIfAny(known.Of(series.id, times, options));
   if (!ahead) return one;
-  one->future = Future{.forecasts = *std::move(ahead)};
-  const std::string last =
-      panel.steps ? panel.rows[series.rows.back()].fields[panel.time] : std::string();
-  for (std::int64_t k = 1; k <= options.ahead; ++k) {
-    const auto rows = static_cast<std::int64_t>(series.rows.size());
-    one->future->times.push_back(panel.steps ? panel.steps->Behind(last).After(k)
-                                             : std::to_string(rows + k));
-  }
+  one->future = Future{.times = std::move(times), .forecasts = *std::move(ahead)};
   if (drawn) Extend(one->tail, one->run, *one->future);
   return one;
 }
@@ -233,6 +248,7 @@ report::Table AheadTable(const Panel& panel, const ForecastOptions& options,
 }  // namespace
 
 PanelForecasts ForecastPanel(const Panel& panel, const ForecastOptions& options,
+                             const KnownPanel& known,
                              const std::function<void(std::int64_t)>& progress) {
   const std::size_t count = panel.series.size();
   std::vector<std::unique_ptr<SeriesRun>> runs(count);
@@ -243,7 +259,7 @@ PanelForecasts ForecastPanel(const Panel& panel, const ForecastOptions& options,
     DefaultExecutor().Run(static_cast<std::int64_t>(part), [&](std::int64_t i) {
       const std::size_t s = first + static_cast<std::size_t>(i);
       try {
-        runs[s] = RunSeries(panel, panel.series[s], options, s < kDrawn);
+        runs[s] = RunSeries(panel, panel.series[s], options, known, s < kDrawn);
       } catch (const Error& error) {
         throw Error("series '" + panel.series[s].id + "': " + error.what());
       }

@@ -32,3 +32,24 @@ def test_the_numbers_are_ours() -> None:
     np.testing.assert_array_equal(bounds.T, np.array(own.forecast_interval(5, 0.8))[:, [0, 2, 4], 0])
     far = forecaster.predict_interval(fh=[8])
     assert np.isfinite(far.to_numpy()).all()
+
+
+def test_exogenous_data_are_known_before_their_rows() -> None:
+    index = pandas.date_range("2024-01-01", periods=120, freq="D")
+    random = np.random.default_rng(0)
+    X = pandas.DataFrame({"sun": random.standard_normal(120)}, index=index)
+    y = pandas.Series(50 + 3 * X["sun"] + 0.1 * random.standard_normal(120), name="sales")
+    forecaster = MemoryForecaster(lags=4).fit(y[:100], X=X[:100])
+    forecaster.update(y[100:110], X=X[100:110])
+    own = StreamingForecaster(lags=4, ahead=10).fit(y[:110], X=X[:110])
+    ahead = forecaster.predict(fh=np.arange(1, 11), X=X[110:])
+    np.testing.assert_array_equal(ahead, own.forecast(10, X=X[110:]))
+    bounds = forecaster.predict_interval(fh=np.arange(1, 11), X=X[110:], coverage=0.8)
+    np.testing.assert_array_equal(
+        bounds.to_numpy().T, np.array(own.forecast_interval(10, 0.8, X=X[110:]))
+    )
+    # Of the third row alone: those before it have what the last one read had.
+    few = X[110:113].copy()
+    few.iloc[:2] = X.iloc[109]
+    third = forecaster.predict(fh=[3], X=X[112:113])
+    assert third.iloc[0] == own.forecast(3, X=few).iloc[2]

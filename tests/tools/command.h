@@ -25,6 +25,9 @@ Outcome Ttr(const std::vector<std::string>& arguments, const std::string& input 
 // that holds `text`, nothing on standard output. Else what is wrong with it.
 std::string NoRefusal(const Outcome& outcome, int code, const std::string& text);
 
+// Lines of a table without quotes.
+std::vector<std::vector<std::string>> Fields(const std::string& text);
+
 void Write(const std::filesystem::path& path, const std::string& content);
 
 }  // namespace ttr::test

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,17 +35,6 @@ std::string Numbered(const std::vector<double>& x, std::size_t begin, std::size_
     text += std::to_string(t) + "," + report::ExactReal(x[t]) + "\n";
   }
   return text;
-}
-
-std::vector<std::vector<std::string>> Fields(const std::string& text) {
-  std::vector<std::vector<std::string>> rows;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream fields(line);
-    rows.emplace_back();
-    for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(field);
-  }
-  return rows;
 }
 
 // Forecasts and bounds of the rows to come, by the command and by the library.
