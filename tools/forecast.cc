@@ -1,5 +1,6 @@
 // ttr forecast: memories forecast the columns of a table while they read it, and the rows to come.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "experiments/data/table.h"
+#include "experiments/data/text.h"
 #include "experiments/real/forecast_report.h"
 #include "experiments/real/forecast_table.h"
 #include "experiments/real/forecast_watch.h"
@@ -232,6 +234,29 @@ void RunTable(const ForecastArguments& arguments, const ForecastOptions& options
   if (out.is_folder()) Note(out.Written());
 }
 
+// The column to forecast where none is named: the only one of numbers.
+std::string OnlyColumn(const ForecastArguments& arguments, const ForecastOptions& options) {
+  if (IsLive(arguments.table)) {
+    throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
+  }
+  std::vector<std::string> names =
+      experiments::NumberColumns(arguments.table, arguments.separator.front());
+  std::erase_if(names, [&](const std::string& name) {
+    return name == arguments.time || std::ranges::count(options.exogenous, name) > 0;
+  });
+  if (names.size() == 1) {
+    if (!arguments.quiet) Note("'" + names[0] + "' is the only column of numbers (--column)");
+    return names[0];
+  }
+  if (names.empty()) {
+    throw Error("forecast", arguments.table, "a table with a column of numbers",
+                "without one in its first rows");
+  }
+  for (std::string& name : names) name = "'" + experiments::Printable(name) + "'";
+  throw Error("forecast", "--column", fmt::format("one or more of {}", fmt::join(names, ", ")),
+              fmt::format("absent; for example --column {}", names.back()));
+}
+
 void CheckExogenous(const ForecastArguments& arguments, const ForecastOptions& options) {
   const bool wanted = !options.exogenous.empty() && options.ahead > 0;
   if (wanted == !arguments.future.empty()) return;
@@ -247,12 +272,10 @@ void Run(const Command& command, ForecastArguments& arguments) {
   CheckPanel(arguments);
   CheckFiles(arguments);
   ForecastOptions options = ChosenOptions(command, arguments);
-  if (options.columns.empty()) {
-    throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
-  }
   if (arguments.separator.size() != 1) {
     throw Error("forecast", "--separator", "one character", "'" + arguments.separator + "'");
   }
+  if (options.columns.empty()) options.columns = {OnlyColumn(arguments, options)};
   if (arguments.by.empty() && IsLive(arguments.table) && !arguments.time.empty()) {
     throw Error("forecast", "--time", "given with a file, which is looked into first",
                 "given with a live table");

@@ -182,4 +182,24 @@ void HintedTable::Fail(const Error& error) const {
   throw Error(what + TableHint(buffer_.beginning(), options_));
 }
 
+std::vector<std::string> NumberColumns(const std::string& path, char separator) {
+  HintedTable table(path, {.columns = {}, .separator = separator});
+  const std::vector<std::string>& header = table.reader().header();
+  std::vector<bool> may_be(header.size(), true), is(header.size(), false);
+  TableRow row;
+  for (std::size_t line = 0; line < kLinesLookedAt; ++line) {
+    if (!table.Read([&] { return table.reader().Next(row); })) break;
+    for (std::size_t c = 0; c < header.size(); ++c) {
+      double value = 0;
+      may_be[c] = may_be[c] && ParseValue(row.fields[c], value);
+      is[c] = is[c] || IsNumber(row.fields[c]);
+    }
+  }
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < header.size(); ++c) {
+    if (may_be[c] && is[c]) names.push_back(header[c]);
+  }
+  return names;
+}
+
 }  // namespace ttr::experiments

@@ -40,6 +40,10 @@ std::string NearestName(const std::string& wanted, const std::vector<std::string
 /// the column whose name is nearest. Nothing where none of these is seen in the table's beginning.
 std::string TableHint(std::string_view beginning, const TableOptions& options);
 
+/// Columns that hold nothing but numbers, one at the least, in the first rows of a file. Error: it
+/// is no table.
+std::vector<std::string> NumberColumns(const std::string& path, char separator);
+
 /// A table whose errors end with a hint.
 class HintedTable {
  public:

@@ -81,6 +81,28 @@ TEST(ForecastErrors, AMissingHeaderIsNamed) {
       << taken.err;
 }
 
+TEST(ForecastErrors, WithoutAColumnThoseOfNumbersAreNamed) {
+  const TemporaryFolder folder;
+  const auto forecast = [&](const std::string& table, std::vector<std::string> more) {
+    Write(folder / "t.csv", table);
+    more.insert(more.begin(), {"forecast", folder / "t.csv", "--lags", "1", "--memory", "rls"});
+    return Ttr(more);
+  };
+  const std::string table = "date,warm,co2,who,rain\n2001-01-01,1,NA,a,\n2001-01-02,2,3,b,\n";
+  EXPECT_EQ(NoRefusal(forecast(table, {}), 2,
+                      "--column must be one or more of 'warm', 'co2' but is absent; for example "
+                      "--column 'co2'"),
+            "");
+  EXPECT_EQ(forecast(table, {"--column", "co2"}).code, 0);
+  // The only one is meant.
+  const Outcome only = forecast(table, {"--exogenous", "warm"});
+  EXPECT_EQ(only.code, 0) << only.err;
+  EXPECT_NE(only.err.find("'co2' is the only column of numbers"), std::string::npos) << only.err;
+  EXPECT_EQ(NoRefusal(forecast("date,who\n2001-01-01,a\n2001-01-02,b\n", {}), 2,
+                      "a table with a column of numbers"),
+            "");
+}
+
 TEST(ForecastErrors, TooFewRowsSayWhichLagsWouldDo) {
   const std::vector<std::string> call = {"forecast", "-", "--column", "x", "--lags", "16"};
   EXPECT_NE(Ttr(call, "x\n1\n2\n3\n").err.find("but is of 3 (--lags 2 is the most)"),
