@@ -159,10 +159,10 @@ def options_table() -> str:
         for name, options in with_options(season).items():
             cells.setdefault(name, []).append(of_origins(options, values, season))
         try:
-            found = of_peers(values, season)
+            peers = of_peers(values, season)
         except ImportError:
             continue
-        for name, row in found.items():
+        for name, row in peers.items():
             cells.setdefault(name, []).append(row)
     rows = []
     for name, found in cells.items():

@@ -62,7 +62,7 @@ def batch(end: int, window: int, decay: float, bursts: bool) -> Array:
     factor = np.zeros((0, 4))
     for x, y, w in blocks(end, counted, decay, bursts):
         rows = np.sqrt(w)[:, None] * (np.column_stack([x, y]) - shift - sums / weight)
-        factor = np.linalg.qr(np.concatenate([factor, rows]), mode="r")
+        factor = np.asarray(np.linalg.qr(np.concatenate([factor, rows]), mode="r"))
     return np.asarray(np.linalg.lstsq(factor[:, :3], factor[:, 3], rcond=None)[0])
 
 
@@ -191,8 +191,8 @@ def main() -> None:
         name = f"window {window}" if window else f"decay {decay:g}"
         print(f"| {name} | {found[0][0]:.1e} | {found[1][0]:.1e} | {1e6 * found[0][1]:.2f} |", flush=True)
     fewer = min(rows, 100_000)
-    found = [downdated(fewer, 100, bursts) for bursts in (False, True)]
-    print(f"| window 100 by downdates, {fewer} rows | {found[0]:.1e} | {found[1]:.1e} | |")
+    calm, loud = (downdated(fewer, 100, bursts) for bursts in (False, True))
+    print(f"| window 100 by downdates, {fewer} rows | {calm:.1e} | {loud:.1e} | |")
     print("\n| digits left | unlearn | downdates |\n|---|---:|---:|")
     warnings.simplefilter("ignore")  # of what is left of Longley
     for name in ("norris", "longley", "wampler1"):

@@ -45,6 +45,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (made / name).symlink_to(ROOT / name)
     wave = "\n".join(f"{np.sin(0.1 * t):.6f}" for t in range(400))
     (made / "sine.csv").write_text(f"x\n{wave}\n")
+    shop = [f"{t},{int(t % 7 != 5)},{np.sin(0.7 * t * t):.6f}" for t in range(207)]
+    sold = [f"{row},{100 + 3 * t % 7}" for t, row in enumerate(shop)]
+    (made / "shop.csv").write_text("\n".join(["day,open,sun,sales", *sold[:200]]) + "\n")
+    (made / "plan.csv").write_text("\n".join(["day,open,sun", *shop[200:]]) + "\n")
     return made
 
 
