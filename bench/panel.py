@@ -48,6 +48,9 @@ def methods() -> dict[str, Callable[[pandas.DataFrame], tuple[pandas.DataFrame, 
         "ttr, rls, log, direct": {
             "lags": 13, "log": True, "horizon": YEAR, "strategy": "direct"
         },
+        "ttr, rls, log, combined": {
+            "lags": 13, "log": True, "horizon": YEAR, "strategy": "combined"
+        },
     }
 
     def ours(given: dict[str, Any]) -> Any:

@@ -22,6 +22,16 @@ std::optional<TimeSteps> StepsIn(std::span<const TableRow> rows, std::int64_t co
   return TimeSteps::OfMost(stamps, numbers);
 }
 
+// In these rows, or as many of the first that it is so, kFewestTimes at the least.
+std::optional<TimeSteps> StepsInMost(std::span<const TableRow> rows, std::int64_t column,
+                                     bool numbers) {
+  std::optional<TimeSteps> steps = StepsIn(rows, column, numbers);
+  for (std::size_t n = rows.size() / 2; n >= kFewestTimes && !steps; n /= 2) {
+    steps = StepsIn(rows.first(n), column, numbers);
+  }
+  return steps;
+}
+
 }  // namespace
 
 std::int64_t ColumnAt(const TableReader& table, const std::string& option,
@@ -44,7 +54,8 @@ RowClock::RowClock(const TableReader& table, std::span<const TableRow> first,
   if (wanted_) {
     column_ = ColumnAt(table, "--time", wanted);
     name_ = wanted;
-    steps_ = StepsIn(first, column_, /*numbers=*/true);
+    // Where times are uneven later on, the error is of that line.
+    steps_ = StepsInMost(first, column_, /*numbers=*/true);
     if (steps_) return;
     throw Error("forecast", "--time '" + wanted + "'",
                 "a column of dates or numbers that rise from row to row, most of them by one step",
@@ -56,9 +67,7 @@ RowClock::RowClock(const TableReader& table, std::span<const TableRow> first,
     const auto& chosen = table.chosen();
     if (std::find(chosen.begin(), chosen.end(), column) != chosen.end()) continue;
     // Times may be uneven later on, which is said at that line.
-    for (std::size_t rows = first.size(); rows >= kFewestTimes && !steps_; rows /= 2) {
-      steps_ = StepsIn(first.first(rows), column, /*numbers=*/false);
-    }
+    if (first.size() >= kFewestTimes) steps_ = StepsInMost(first, column, /*numbers=*/false);
     column_ = column;
     name_ = header[c];
   }

@@ -203,8 +203,11 @@ TEST(ForecastTimes, AnAbsentOneIsAMissingRow) {
   EXPECT_NE(back.err.find("from line 58 on 'day' is uneven: rows follow each other"),
             std::string::npos)
       << back.err;
-  EXPECT_EQ(NoRefusal(ahead("back.csv", {"--time", "day"}), 2,
-                      "--time 'day' must be a column of dates or numbers that rise"),
+  EXPECT_EQ(NoRefusal(ahead("back.csv", {"--time", "day", "--out", folder / "f.csv"}), 2,
+                      "line 58 column 'day' must be a whole number of steps of 1 day behind"),
+            "");
+  EXPECT_EQ(NoRefusal(ahead("gaps.csv", {"--time", "x"}), 2,
+                      "--time 'x' must be a column of dates or numbers that rise"),
             "");
   EXPECT_EQ(NoRefusal(ahead("gaps.csv", {"--time", "Day"}), 2, "did you mean 'day'?"), "");
 }

@@ -120,6 +120,20 @@ def test_time_that_runs_backwards() -> None:
 # ---- An error that says where --------------------------------------------------------------------
 
 
+def test_rows_of_a_series_are_named() -> None:
+    series = np.sin(np.arange(20.0))
+    for value, message in ((np.inf, "finite but is infinity"), ("much", "numbers but is 'much'")):
+        bad = with_value(series.astype(object), 7, value)
+        with pytest.raises(ValueError, match=rf"\[fit\] y must be {message} in row 7, column 0"):
+            StreamingForecaster(lags=3).fit(bad[:, None])
+        model = StreamingForecaster(lags=3).fit(series)
+        with pytest.raises(ValueError, match=rf"\[partial_fit\] y must be {message} in row 7"):
+            model.partial_fit(bad)
+        assert model.n_seen_ == 20
+    with pytest.raises(ValueError, match=r"\[fit\] X must be numbers but is 'dry' in row 2"):
+        StreamingForecaster(lags=3).fit(series, X=with_value(series.astype(object), 2, "dry"))
+
+
 @pytest.mark.parametrize(
     "weight, message", [(-1, "is -1.0 in row 3 .Negative"), (np.nan, "is nan in row 3 .NaN")]
 )

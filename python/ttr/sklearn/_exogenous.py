@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from ._constants import Array
+from ._missing import check_numbers
 from ._rows import labels_of
 from ._stamps import Stamps
 
@@ -86,6 +87,7 @@ def calendar_names(op: str, given: Any) -> tuple[str, ...]:
 
 def table_of(op: str, X: Any) -> Array:
     """[n, columns]. ValueError that names row and column of what is not finite."""
+    check_numbers(op, "X", X)
     table = np.asarray(X)
     table = table[:, None] if table.ndim == 1 else table
     checked = np.asarray(

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._constants import Array, Constants, decay_of, gates_of, interval_decay_of, streamable
 from ._exogenous import Exogenous, calendar_names, calendar_of, exogenous_of
+from ._missing import check_known, check_numbers
 from ._reader import Reader
 from ._residuals import check_level
 from ._rows import (
@@ -103,11 +104,13 @@ class ReadingForecaster(BaseEstimator):  # type: ignore[misc]
         check_series(op, y)
         if not reset:
             check_labels(op, self._labels, y)
-        if np.ndim(y) == 1 and not hasattr(y, "columns"):
-            y = np.asarray(y)[:, None]
-        return np.asarray(
-            validate_data(self, y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        check_numbers(op, "y", y)
+        table = np.asarray(y)[:, None] if np.ndim(y) == 1 and not hasattr(y, "columns") else y
+        numbers = np.asarray(
+            validate_data(self, table, reset=reset, dtype=np.float64, ensure_all_finite=False)
         )
+        check_known(op, "y", numbers, table, missing=True)
+        return numbers
 
     def _given(self, op: str, y: Any, X: Any, reset: bool) -> Taken:
         """The rows of a call, absent ones among them, and what is known of these."""
