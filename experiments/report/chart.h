@@ -24,11 +24,17 @@ namespace ttr::report {
 
 enum class Scale { kLinear, kLog10, kLog2 };
 
+struct Tick {
+  double at = 0;
+  std::string label = {};
+};
+
 struct Axis {
   std::string label = {};
   Scale scale = Scale::kLinear;
   std::optional<double> min = std::nullopt;  // Absent: from the data.
   std::optional<double> max = std::nullopt;
+  std::vector<Tick> ticks = {};  // Empty: at round numbers.
 };
 
 enum class Mark { kLine, kPoints, kLinePoints, kBars };
@@ -64,8 +70,8 @@ struct Panel {
   int digits = 3;
 };
 
-// Series of one name have one colour in all panels. Names stand above the panels, where there are
-// two or more.
+// Series of one name have one colour in all panels. Where there are two or more, their names stand
+// above the panels, or in each panel where panels show different ones.
 struct Chart {
   std::string title = {};
   std::string subtitle = {};

@@ -58,7 +58,8 @@ Axes AxesOf(const Panel& panel) {
   return axes;
 }
 
-// Ticks at names, or between few decades at 1, 2 and 5 of each; else where gnuplot has them.
+// Ticks at names, where the axis asks for them, or between few decades at 1, 2 and 5 of each; else
+// where gnuplot has them.
 std::string TicksAt(const Axis& axis, const Range& range, const std::vector<std::string>* names) {
   std::string ticks;
   const auto add = [&](const std::string& label, double at) {
@@ -67,7 +68,10 @@ std::string TicksAt(const Axis& axis, const Range& range, const std::vector<std:
   for (std::size_t i = 0; names != nullptr && i < names->size(); ++i) {
     if (!(*names)[i].empty()) add((*names)[i], static_cast<double>(i));
   }
-  if (axis.scale == Scale::kLog10 && range.high < 200 * range.low) {
+  for (const Tick& tick : axis.ticks) {
+    if (tick.at >= range.low && tick.at <= range.high) add(tick.label, tick.at);
+  }
+  if (ticks.empty() && axis.scale == Scale::kLog10 && range.high < 200 * range.low) {
     double ten = std::pow(10, std::floor(std::log10(range.low)));
     for (; ten < range.high; ten *= 10) {
       for (const double at : {ten, 2 * ten, 5 * ten}) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "experiments/report/gnuplot.h"
@@ -18,6 +20,7 @@ constexpr double kWide = 760, kNarrow = 380;
 constexpr double kEdge = 8;  // Free at the left and right of a picture.
 constexpr double kGap = 28;  // Between panels.
 constexpr double kLine = 18;
+constexpr double kTitleLine = 22;
 constexpr double kTitleSize = 16, kPanelTitleSize = 13.5;
 
 // An estimate of a text's width; fonts differ by some percent.
@@ -55,28 +58,77 @@ Style MakeStyle(const Series& series, std::size_t number) {
   return style;
 }
 
-// One style a name, in order of appearance over all panels; baselines take no colour.
+// One style a name; baselines take no colour. A name gets the first style that no other name of its
+// panel has: panels with names of their own may use one style for two.
 std::vector<Style> StylesOf(const Chart& chart) {
   std::vector<Style> styles;
-  std::size_t coloured = 0;
+  std::map<std::string, std::size_t> numbers;
   for (const Panel& panel : chart.panels) {
+    std::set<std::size_t> taken;
+    for (const Series& series : panel.series) {
+      const auto found = numbers.find(series.name);
+      if (found != numbers.end()) taken.insert(found->second);
+    }
+    std::size_t free = 0;
     for (const Series& series : panel.series) {
       const auto same = [&](const Style& style) { return style.name == series.name; };
       if (std::any_of(styles.begin(), styles.end(), same)) continue;
-      styles.push_back(MakeStyle(series, coloured));
+      while (taken.contains(free)) ++free;
+      styles.push_back(MakeStyle(series, free));
       // Bars that stand alone need no name: the panel's title says what they are.
       styles.back().named = panel.categories.empty() || panel.series.size() > 1;
-      if (!series.muted) ++coloured;
+      if (!series.muted) numbers[series.name] = free++;
     }
   }
   return styles;
 }
+
+// The named ones of a panel's series.
+std::vector<Style> NamedIn(const Panel& panel, const std::vector<Style>& styles) {
+  std::vector<Style> named;
+  for (const Style& style : styles) {
+    const auto is_it = [&](const Series& series) { return series.name == style.name; };
+    if (style.named && std::any_of(panel.series.begin(), panel.series.end(), is_it)) {
+      named.push_back(style);
+    }
+  }
+  return named;
+}
+
+// Do all panels that name series name the same ones? One legend above the panels is enough then.
+bool ShareNames(const Chart& chart, const std::vector<Style>& styles) {
+  const auto all =
+      std::count_if(styles.begin(), styles.end(), [](const Style& style) { return style.named; });
+  return std::all_of(chart.panels.begin(), chart.panels.end(), [&](const Panel& panel) {
+    const std::vector<Style> named = NamedIn(panel, styles);
+    return named.empty() || named.size() == static_cast<std::size_t>(all);
+  });
+}
+
+// Names of series in columns of equal width.
+struct Legend {
+  Legend(std::vector<Style> named, double width) : styles(std::move(named)) {
+    double widest = 0;
+    for (const Style& style : styles) {
+      widest = std::max(widest, .6 * kTextSize * DisplayWidth(style.name));  // as gnuplot has it
+    }
+    const auto fit = static_cast<std::size_t>(width / (widest + 48));
+    const auto count = std::max<std::size_t>(styles.size(), 1);
+    const std::size_t columns = std::clamp<std::size_t>(fit, 1, count);
+    rows = (styles.size() + columns - 1) / columns;
+  }
+  double Height() const { return rows == 0 ? 0 : kLine * static_cast<double>(rows) + 8; }
+
+  std::vector<Style> styles;
+  std::size_t rows;
+};
 
 class Script {
  public:
   Script(const Chart& chart, Format format, Picture picture)
       : chart_(chart),
         styles_(StylesOf(chart)),
+        shares_names_(ShareNames(chart, styles_)),
         beside_(format == Format::kWide),
         svg_(picture == Picture::kSvg),
         width_(beside_ ? kWide : kNarrow) {}
@@ -85,8 +137,11 @@ class Script {
     double top = Header(), left = kEdge, lower = top;
     const auto columns = beside_ ? static_cast<double>(chart_.panels.size()) : 1;
     const double column = (width_ - 2 * kEdge + kGap) / columns - kGap;
+    double head = 0;  // of the highest, so that panels side by side begin side by side
+    for (const Panel& panel : chart_.panels) head = std::max(head, HeadHeight(panel, column));
     for (const Panel& panel : chart_.panels) {
-      lower = std::max(lower, DrawPanel(panel, left, left + column, top));
+      if (!beside_) head = HeadHeight(panel, column);
+      lower = std::max(lower, DrawPanel(panel, left, left + column, top, head));
       beside_ ? left += column + kGap : top = lower + 16;
     }
     return Terminal(lower + 10) + script_ + "unset multiplot\n";
@@ -135,44 +190,65 @@ class Script {
       y = Text(kEdge, y, line, TextStyle(kTextSize, kMutedInk.light));
     }
     y += 8;
+    return shares_names_ ? Names(LegendOf(styles_, room), kEdge, y) : y;
+  }
+
+  // Of `styles`, those with a name; of a single style nobody needs it.
+  Legend LegendOf(const std::vector<Style>& styles, double width) const {
     std::vector<Style> named;
-    std::copy_if(styles_.begin(), styles_.end(), std::back_inserter(named),
-                 [](const Style& style) { return style.named; });
-    return styles_.size() > 1 && !named.empty() ? Names(named, y) : y;
+    if (styles_.size() > 1) {
+      std::copy_if(styles.begin(), styles.end(), std::back_inserter(named),
+                   [](const Style& style) { return style.named; });
+    }
+    return {std::move(named), width};
+  }
+
+  // What a panel has of its own where panels differ.
+  Legend LegendOf(const Panel& panel, double width) const {
+    return LegendOf(shares_names_ ? std::vector<Style>() : NamedIn(panel, styles_), width);
   }
 
   // Samples and names of series: the key of a plot that shows nothing else.
-  double Names(const std::vector<Style>& styles, double top) {
-    double widest = 0;
+  double Names(const Legend& legend, double left, double top) {
+    if (legend.styles.empty()) return top;
     std::string plot = "plot [0:1] [0:1] NaN lc 0 notitle";
-    for (const Style& style : styles) {
-      widest = std::max(widest, .6 * kTextSize * DisplayWidth(style.name));  // as gnuplot has it
+    for (const Style& style : legend.styles) {
       plot += fmt::format(", keyentry with {} {} title {}", PlotStyle(style.mark), style.look,
                           GnuplotQuoted(style.name));
     }
-    const auto fit = static_cast<std::size_t>((width_ - 2 * kEdge) / (widest + 48));
-    const std::size_t columns = std::clamp<std::size_t>(fit, 1, styles.size());
-    const std::size_t rows = (styles.size() + columns - 1) / columns;
-    const double lower = top + kLine * static_cast<double>(rows);
     // gnuplot makes rows of a key as long as it finds room below, and columns of what is left.
-    Add("set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at {}\n"
-        "set bmargin at screen 0\nset border 0\nunset tics\n"
+    Add("set origin 0,0\nset size 1,1\nset lmargin at screen 0\nset rmargin at screen 1\n"
+        "set tmargin at {}\nset bmargin at screen 0\nset border 0\nunset tics\nunset grid\n"
+        "unset xlabel\nunset logscale\n"
         "set key at {}, {} left top vertical maxrows {} Left reverse samplen 2.5 width -4 spacing "
         "{} "
         "noenhanced textcolor rgb '{}'\n{}\nunset key\nunset label\n",
-        Down(top), Across(kEdge / 2), Down(top), rows, svg_ ? 1 : 1.3, kInk.light, plot);
-    return lower + 8;
+        Down(top), Across(left - kEdge / 2), Down(top), legend.rows, svg_ ? 1 : 1.3, kInk.light,
+        plot);
+    return top + legend.Height();
   }
 
-  // One panel in the columns from `left` to `right`; returns its lower edge.
-  double DrawPanel(const Panel& panel, double left, double right, double top) {
+  std::vector<std::string> TitleLines(const Panel& panel, double width) const {
+    return WrapText(panel.title, width, kPanelTitleSize * 1.08);
+  }
+
+  // Title, names and the name of the upright axis.
+  double HeadHeight(const Panel& panel, double width) const {
+    return kTitleLine * static_cast<double>(TitleLines(panel, width).size()) +
+           LegendOf(panel, width).Height() + (panel.y.label.empty() ? 0 : kLine);
+  }
+
+  // One panel in the columns from `left` to `right`, below a head so high; returns its lower edge.
+  double DrawPanel(const Panel& panel, double left, double right, double top, double head) {
     double y = top;
-    if (!panel.title.empty()) {
-      y = Text(left, y, panel.title, TextStyle(kPanelTitleSize, kInk.light, ":Bold"), kLine + 4);
+    for (const std::string& line : TitleLines(panel, right - left)) {
+      y = Text(left, y, line, TextStyle(kPanelTitleSize, kInk.light, ":Bold"), kTitleLine);
     }
+    Names(LegendOf(panel, right - left), left, y);
+    y = top + head;
     // The name of the upright axis stands over it, where one reads it without turning one's head.
     if (!panel.y.label.empty()) {
-      y = Text(left, y, panel.y.label, TextStyle(kTextSize, kMutedInk.light));
+      Text(left, y - kLine, panel.y.label, TextStyle(kTextSize, kMutedInk.light));
     }
     y += 8;
     // Level bars are as high as their number asks for, not as the panel happens to be.
@@ -198,7 +274,7 @@ class Script {
 
   const Chart& chart_;
   const std::vector<Style> styles_;
-  const bool beside_, svg_;
+  const bool shares_names_, beside_, svg_;
   const double width_;
   std::string script_;
 };

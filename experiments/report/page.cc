@@ -49,6 +49,7 @@ class Writer {
         title + "</title>\n<style>" + std::string(kPageStyle) + "</style>\n</head>\n<body>\n";
     out_ += "<header>\n<h1>" + title + "</h1>\n";
     if (!page.lead.empty()) out_ += "<p class=\"lead\">" + InlineHtml(page.lead) + "</p>\n";
+    if (!page.glossary.empty()) Glossary(page);
     if (page.contents && page.sections.size() > 1) Contents(page);
     out_ += "</header>\n<main>\n";
     for (std::size_t i = 0; i < page.sections.size(); ++i) {
@@ -60,6 +61,14 @@ class Writer {
   }
 
  private:
+  void Glossary(const Page& page) {
+    out_ += "<dl>";
+    for (const Term& term : page.glossary) {
+      out_ += "<dt>" + InlineHtml(term.word) + "</dt><dd>" + InlineHtml(term.meaning) + "</dd>\n";
+    }
+    out_ += "</dl>\n";
+  }
+
   void Contents(const Page& page) {
     out_ += "<nav aria-label=\"Contents\"><ol>";
     for (std::size_t i = 0; i < page.sections.size(); ++i) {

@@ -52,9 +52,16 @@ struct Link {
   std::string address;  // https:// or a path beside the page.
 };
 
+// A word that the page uses, explained at its top.
+struct Term {
+  std::string word;
+  std::string meaning;
+};
+
 struct Page {
   std::string title = {};
   std::string lead = {};
+  std::vector<Term> glossary = {};
   std::vector<Section> sections = {};
   std::vector<Link> links = {};
   std::string footer = {};

@@ -23,6 +23,9 @@ h1{font-size:2.5rem;line-height:1.12;letter-spacing:-.022em;font-weight:700;marg
 text-wrap:balance}
 .lead{font-size:1.2rem;line-height:1.55;color:var(--muted);margin:0;max-width:38rem;
 text-wrap:pretty}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.2rem;margin:1.6rem 0 0;
+max-width:40rem;font-size:.94rem;line-height:1.5}
+dt{font-weight:600}dd{margin:0;color:var(--muted)}
 nav{margin:2rem 0 0;padding:0}
 nav ol{list-style:none;display:flex;flex-wrap:wrap;gap:.35rem 1.4rem;margin:0;padding:0;
 font-size:.94rem}
@@ -44,9 +47,9 @@ figcaption{margin-top:.6rem;color:var(--muted);font-size:.92rem;line-height:1.5;
 .scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--accent);
 outline-offset:3px;border-radius:3px}
 table{border-collapse:collapse;font-size:.9rem;line-height:1.4;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding:0 0 .6rem;white-space:nowrap}
+caption{text-align:left;font-weight:600;padding:0 0 .6rem}
 th,td{padding:.42rem 0 .42rem 1.6rem;text-align:left;vertical-align:baseline}
-th:first-child,td:first-child{padding-left:0;white-space:nowrap}
+th:first-child,td:first-child{padding-left:0;min-width:8rem}
 th{font-weight:500;color:var(--muted);white-space:nowrap}
 thead tr{border-bottom:1px solid var(--muted)}
 tbody tr+tr{border-top:1px solid var(--line)}
@@ -60,11 +63,13 @@ details .scroll{margin-top:.8rem}
 .command span{display:block;color:var(--muted);font-size:.85rem;margin-bottom:.4rem}
 pre{margin:0;padding:.8rem 1rem;background:var(--panel);border:1px solid var(--line);
 border-radius:8px;overflow-x:auto;line-height:1.5;tab-size:2}
+.command pre{white-space:pre-wrap;overflow-wrap:anywhere}
 .command pre::before{content:"$ ";color:var(--muted);user-select:none}
 footer{margin-top:4rem;padding-top:1.5rem;padding-bottom:4rem;color:var(--muted);font-size:.92rem}
 footer div{border-top:1px solid var(--line);padding-top:1.5rem}
 footer a{margin-right:1.2rem}
-@media (max-width:640px){body{font-size:16px}header{padding-top:2.5rem}h1{font-size:1.95rem}
+@media (max-width:640px){body{font-size:16px}dl{grid-template-columns:1fr;gap:0}
+dd{margin-bottom:.5rem}th,td{padding-left:1rem}header{padding-top:2.5rem}h1{font-size:1.95rem}
 .lead{font-size:1.08rem}section{margin-top:2.25rem;padding-top:2rem}h2{font-size:1.35rem}
 figure.both .wide{display:none}figure.both .narrow{display:block}
 figure.both .narrow svg{max-width:456px}

@@ -98,6 +98,36 @@ TEST(Axis, LinearTicksAreRound) {
   EXPECT_TRUE(Has(around, "0") && Has(around, "-0.5"));
 }
 
+TEST(Axis, TicksStandWhereTheyAreAskedFor) {
+  Chart chart;
+  chart.panels.push_back({.x = {.ticks = {{2, "May"}, {3, "June"}, {9, "never"}}}});
+  chart.panels.back().series.push_back({.name = "a", .x = {1, 2, 3}, .y = {10, 20, 30}});
+  const auto texts = Texts(RenderSvg(chart));
+  EXPECT_TRUE(Has(texts, "May") && Has(texts, "June"));
+  EXPECT_FALSE(Has(texts, "never") || Has(texts, "1.5"));
+}
+
+TEST(Chart, NamesStandOnceWherePanelsShareThemElseInEachPanel) {
+  const auto names = [](const std::vector<std::vector<std::string>>& panels, Format format) {
+    Chart chart;
+    for (const std::vector<std::string>& series : panels) {
+      Panel& panel = chart.panels.emplace_back();
+      for (const std::string& name : series) panel.series.push_back({.name = name, .y = {1, 2}});
+    }
+    std::vector<std::string> found;
+    for (const std::string& text : Texts(RenderSvg(chart, format))) {
+      if (text.starts_with("name")) found.push_back(text);
+    }
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  for (const Format format : {Format::kWide, Format::kNarrow}) {
+    EXPECT_EQ(names({{"name1", "name2"}, {"name2", "name1"}}, format), (Names{"name1", "name2"}));
+    EXPECT_EQ(names({{"name1", "name2"}, {"name2", "name3"}}, format),
+              (Names{"name1", "name2", "name2", "name3"}));
+  }
+}
+
 TEST(Axis, LogarithmicTicksArePowers) {
   const auto ten = Ticks(Scale::kLog10, 1e-3, 1);
   EXPECT_TRUE(Has(ten, "0.001") && Has(ten, "0.01") && Has(ten, "0.1") && Has(ten, "1"));
@@ -220,7 +250,7 @@ TEST(Chart, OneNameHasOneColourInAllPanelsAndBaselinesTakeNone) {
   chart.panels[0].series = {{.name = "a", .y = {1}}, {.name = "base", .y = {1}, .muted = true}};
   chart.panels[1].series = {{.name = "b", .y = {1}}, {.name = "a", .y = {1}}};
   const std::string wide = GnuplotScript(chart, Format::kWide, Picture::kSvg);
-  // Once among the names, then once in each panel that has it.
+  // Once among each panel's names, then once in each panel that has it.
   const auto count = [&](std::string_view text) {
     int found = 0;
     for (std::size_t at = wide.find(text); at != std::string::npos; at = wide.find(text, at + 1)) {
@@ -228,7 +258,7 @@ TEST(Chart, OneNameHasOneColourInAllPanelsAndBaselinesTakeNone) {
     }
     return found;
   };
-  EXPECT_EQ(count(kSeriesColours[0].light), 3);
+  EXPECT_EQ(count(kSeriesColours[0].light), 4);
   EXPECT_EQ(count(kSeriesColours[1].light), 2);
   EXPECT_EQ(count(kSeriesColours[2].light), 0);
   EXPECT_EQ(count("dt (2,3)"), 2) << "the baseline has dashes of its own";

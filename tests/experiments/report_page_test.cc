@@ -30,7 +30,7 @@ Page Sample() {
   panel.x.label = evil;
   panel.series = {{.name = evil, .y = {1, 2}}, {.name = "b", .y = {1, 2}}};
 
-  Page page{.title = evil, .lead = evil};
+  Page page{.title = evil, .lead = evil, .glossary = {{evil, evil}}};
   page.links = {{evil, "https://example.org/?a=\"b\"&c"}, {"Design", "DESIGN.md"}};
   page.footer = evil;
   Section section{.title = evil, .text = {evil}, .command = "ttr zoo '" + evil + "'"};
