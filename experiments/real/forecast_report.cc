@@ -113,6 +113,49 @@ std::vector<double> RowNumbers(const ForecastTail& tail, std::size_t rows) {
   return numbers;
 }
 
+bool HasYearFirst(const std::string& time) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return time.size() > 4 && std::all_of(time.begin(), time.begin() + 4, is_digit) &&
+         !is_digit(time[4]);
+}
+
+// Some of the rows with their times: those where a year begins, if two or more do, else evenly, as
+// many as there is room for.
+std::vector<report::Tick> TimeTicks(const ForecastTail& tail) {
+  constexpr std::size_t kMostYears = 5, kLetters = 30;
+  const std::vector<std::string>& times = tail.times;
+  std::vector<report::Tick> years, ticks;
+  std::string before;
+  std::size_t longest = 1;
+  for (std::size_t t = 0; t < times.size(); ++t) {
+    if (times[t].empty()) continue;
+    longest = std::max(longest, times[t].size());
+    const std::string year = HasYearFirst(times[t]) ? times[t].substr(0, 4) : before;
+    const double row = static_cast<double>(tail.first_row) + static_cast<double>(t);
+    if (year != before && !before.empty()) years.push_back({row, year});
+    before = year;
+  }
+  if (years.size() >= 2) {
+    const std::size_t each = (years.size() + kMostYears - 1) / kMostYears;
+    for (std::size_t y = 0; y < years.size(); y += each) ticks.push_back(years[y]);
+    return ticks;
+  }
+  const std::size_t count = std::max<std::size_t>(kLetters / longest, 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t t = (2 * i + 1) * times.size() / (2 * count);
+    while (t < times.size() && times[t].empty()) ++t;
+    if (t == times.size()) break;
+    ticks.push_back({static_cast<double>(tail.first_row) + static_cast<double>(t), times[t]});
+  }
+  return ticks;
+}
+
+// The axis of a chart of the last rows: their times, where the table has such.
+report::Axis RowAxis(const ForecastTail& tail) {
+  if (tail.time.empty()) return {.label = "row"};
+  return {.label = tail.time, .ticks = TimeTicks(tail)};
+}
+
 }  // namespace
 
 report::Chart WatchChart(const ForecastRun& run, const ForecastOptions& options,
@@ -122,7 +165,7 @@ report::Chart WatchChart(const ForecastRun& run, const ForecastOptions& options,
   const std::size_t best = BestMemory(run);
   report::Panel& errors = chart.panels.emplace_back();
   errors.title = "error: measured - forecast";
-  errors.x = {.label = "row"};
+  errors.x = RowAxis(tail);
   errors.y = {.label = options.columns.front()};
   errors.references.push_back({.at = 0});
   const std::size_t rows = tail.values.size() - static_cast<std::size_t>(tail.ahead);
@@ -156,7 +199,7 @@ report::Panel RowsPanel(const ForecastRun& run, const ForecastOptions& options,
   if (options.interval > 0) {
     rows.title += fmt::format("; band: {:g} % interval", 100 * options.interval);
   }
-  rows.x = {.label = "row"};
+  rows.x = RowAxis(tail);
   rows.y = {.label = options.columns.front()};
   const std::vector<double> number = RowNumbers(tail, tail.values.size());
   rows.series.push_back({.name = "measured", .x = number, .y = tail.values, .muted = true});
@@ -189,6 +232,7 @@ report::Chart ForecastChart(const ForecastRun& run, const ForecastOptions& optio
   chart.panels.push_back(RowsPanel(run, options, tail));
   report::Panel& bars = chart.panels.emplace_back();
   bars.title = "error over the naive forecast's";
+  bars.x = {.label = "less is better; 1: as the naive forecaster"};
   bars.horizontal = true;
   bars.categories = ShortNames(run.methods());
   report::Series relative{.name = "error", .mark = report::Mark::kBars};

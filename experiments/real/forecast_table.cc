@@ -12,7 +12,9 @@ namespace {
 
 class Writer {
  public:
-  Writer(const TableReader& table, ForecastRun& run) : run_(run), header_(table.header()) {
+  // `time` is the column of times; -1: none.
+  Writer(const TableReader& table, ForecastRun& run, std::int64_t time)
+      : run_(run), header_(table.header()), time_(time) {
     for (const std::string& name : ForecastNames(run, run.options().columns)) {
       if (std::find(header_.begin(), header_.end(), name) != header_.end()) {
         throw Error("forecast", "every column of the table",
@@ -21,6 +23,8 @@ class Writer {
       header_.push_back(name);
     }
   }
+
+  std::string TimeName() const { return time_ < 0 ? "" : header_[time_]; }
 
   std::string Header() const { return report::CsvLine(header_) + "\n"; }
 
@@ -46,6 +50,7 @@ class Writer {
         text += report::CsvLine(fields) + "\n";
         tail.fields.push_back(rows[t].fields);
       }
+      tail.times.push_back(is_absent || time_ < 0 ? std::string() : rows[t].fields[time_]);
       tail.values.push_back(rows[t].values[0]);
       for (std::int64_t m = 0; m < methods; ++m) {
         tail.forecasts[m].push_back(forecasts.At(m, row)[0]);
@@ -59,6 +64,7 @@ class Writer {
  private:
   ForecastRun& run_;
   std::vector<std::string> header_;
+  std::int64_t time_;
 };
 
 // The rows of a table and those that are absent from it, in which nothing is known but what the row
@@ -107,6 +113,7 @@ void Cut(ForecastTail& tail, std::size_t most) {
   if (tail.values.size() <= most) return;
   const auto gone = static_cast<std::ptrdiff_t>(tail.values.size() - ForecastTail::kRows);
   tail.values.erase(tail.values.begin(), tail.values.begin() + gone);
+  tail.times.erase(tail.times.begin(), tail.times.begin() + gone);
   for (auto* of_methods : {&tail.forecasts, &tail.lower, &tail.upper}) {
     for (auto& series : *of_methods) series.erase(series.begin(), series.begin() + gone);
   }
@@ -160,8 +167,9 @@ std::vector<std::string> ForecastNames(const ForecastRun& run,
 ForecastTail ForecastTable(TableReader& table, ForecastRun& run,
                            const ForecastTableOptions& options,
                            const std::function<void(std::string_view)>& write) {
-  Writer writer(table, run);
+  Writer writer(table, run, options.clock ? options.clock->column() : -1);
   ForecastTail tail;
+  tail.time = writer.TimeName();
   tail.forecasts.resize(run.methods().size());
   tail.lower.resize(run.methods().size());
   tail.upper.resize(run.methods().size());

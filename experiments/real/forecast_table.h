@@ -25,6 +25,8 @@ struct ForecastTail {
   std::vector<std::vector<double>> forecasts;  // of each method
   std::vector<std::vector<double>> lower;      // bounds of their intervals, NaN where there is none
   std::vector<std::vector<double>> upper;
+  std::string time;                             // name of the column of times; empty: none
+  std::vector<std::string> times;               // of each of `values`, empty where unknown
   std::deque<std::vector<std::string>> fields;  // of the last kStamps rows, every column
   std::int64_t ahead = 0;                       // rows at the end that the table does not have
 

@@ -123,6 +123,7 @@ void Extend(ForecastTail& tail, const ForecastRun& run, Future& future) {
   tail.ahead = static_cast<std::int64_t>(future.times.size());
   for (std::int64_t k = 0; k < tail.ahead; ++k) {
     tail.values.push_back(std::numeric_limits<double>::quiet_NaN());
+    tail.times.push_back(tail.time.empty() ? std::string() : future.times[k]);
     for (std::size_t m = 0; m < run.methods().size(); ++m) {
       const auto method = static_cast<std::int64_t>(m);
       tail.forecasts[m].push_back(future.forecasts.At(method, k)[0]);

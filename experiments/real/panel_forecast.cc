@@ -60,7 +60,8 @@ SeriesRows RowsOf(const Panel& panel, const PanelSeries& series, const ForecastO
   return filled;
 }
 
-void KeepTail(const SeriesRows& filled, Forecasts& forecasts, SeriesRun& one) {
+void KeepTail(const Panel& panel, const PanelSeries& series, const SeriesRows& filled,
+              Forecasts& forecasts, SeriesRun& one) {
   const std::size_t columns = forecasts.At(0, 0).size();
   const auto rows = static_cast<std::int64_t>(filled.values.size() / columns);
   const auto methods = static_cast<std::int64_t>(one.run.methods().size());
@@ -68,6 +69,16 @@ void KeepTail(const SeriesRows& filled, Forecasts& forecasts, SeriesRun& one) {
   one.tail.first_row = first + 1;
   for (auto* of_methods : {&one.tail.forecasts, &one.tail.lower, &one.tail.upper}) {
     of_methods->resize(one.run.methods().size());
+  }
+  one.tail.times.resize(static_cast<std::size_t>(rows - first));
+  if (panel.steps) {
+    one.tail.time = panel.header[panel.time];
+    for (std::size_t r = 0; r < series.rows.size(); ++r) {
+      const std::int64_t place = filled.places[r] - first;
+      if (place < 0) continue;
+      one.tail.times[static_cast<std::size_t>(place)] =
+          panel.rows[series.rows[r]].fields[panel.time];
+    }
   }
   for (std::int64_t t = first; t < rows; ++t) {
     one.tail.values.push_back(filled.values[static_cast<std::size_t>(t) * columns]);
@@ -99,7 +110,7 @@ std::unique_ptr<SeriesRun> RunSeries(const Panel& panel, const PanelSeries& seri
   for (const std::int64_t place : filled.places) {
     AddForecasts(one->run, forecasts, place, one->fields.emplace_back());
   }
-  if (drawn) KeepTail(filled, forecasts, *one);
+  if (drawn) KeepTail(panel, series, filled, forecasts, *one);
   if (options.ahead == 0) return one;
   std::vector<std::string> times = TimesAhead(panel, series, options.ahead);
   std::optional<Forecasts> ahead = one->run.AheadIfAny(known.Of(series.id, times, options));
