@@ -112,7 +112,8 @@ class LeastRows {
 experiments::TableOptions WhatToRead(const ForecastArguments& arguments,
                                      const ForecastOptions& options) {
   experiments::TableOptions read{.columns = options.columns,
-                                 .separator = arguments.separator.front()};
+                                 .separator = arguments.separator.front(),
+                                 .decimal = arguments.decimal.front()};
   read.columns.insert(read.columns.end(), options.exogenous.begin(), options.exogenous.end());
   return read;
 }

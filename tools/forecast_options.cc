@@ -146,6 +146,9 @@ void AddForecastOptions(Command command, ForecastArguments& arguments) {
                  "the column that says which series a row belongs to: each has memories of its own "
                  "(--column y and --time ds where the table calls them so)")
       .Called("COLUMN");
+  command.AddOption("--decimal", arguments.decimal, "the decimal mark of the numbers in TABLE")
+      .ShowDefault()
+      .OneOf({".", ","});
   command.AddOption("--separator", arguments.separator, "between the fields of TABLE")
       .ShowDefault();
   command.AddOption("--chart", arguments.chart, "write PREFIX.svg and PREFIX.png");

@@ -22,6 +22,7 @@ struct ForecastArguments {
   std::string interval;
   std::string bandwidth = "recipe";
   std::string separator = ",";
+  std::string decimal = ".";
   std::string time;
   std::string by;
   std::string future;

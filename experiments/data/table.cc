@@ -106,7 +106,7 @@ std::string QuoteField(std::string_view field, char separator) {
 class TableReader::Impl {
  public:
   Impl(std::istream& in, std::string name, TableOptions options)
-      : rows_(in, std::move(name), options.separator, kMaxRowBytes) {
+      : rows_(in, std::move(name), options.separator, kMaxRowBytes), decimal_(options.decimal) {
     TableRow first;
     if (!rows_.Next(first.fields, first.line)) {
       throw Error(fmt::format("[table] {} must hold a header line but is empty", rows_.name()));
@@ -138,13 +138,15 @@ class TableReader::Impl {
     }
     row.values.resize(chosen_.size());
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
-      const std::string& field = row.fields[chosen_[i]];
-      if (!ParseValue(field, row.values[i])) {
+      std::string& field = row.fields[chosen_[i]];
+      if (!Parse(field, row.values[i])) {
         throw Error(fmt::format(
-            "[table] {} line {} column {} must be a finite number, or empty, NA, NaN, null or ? "
-            "where it is missing, but is {}",
-            rows_.name(), row.line, Shown(header_[chosen_[i]]), Shown(field)));
+            "[table] {} line {} column {} must be a finite number{}, or empty, NA, NaN, null or "
+            "? where it is missing, but is {}",
+            rows_.name(), row.line, Shown(header_[chosen_[i]]),
+            decimal_ == ',' ? " with a decimal comma" : "", Shown(field)));
       }
+      if (decimal_ == ',') std::replace(field.begin(), field.end(), ',', '.');
     }
     return true;
   }
@@ -168,14 +170,24 @@ class TableReader::Impl {
     return true;
   }
 
-  static bool HasHeader(TableOptions::Header header, const std::vector<std::string>& first) {
+  // The value of a field with this table's decimal mark. Where that is a comma, a point would
+  // part thousands, or be another table's.
+  bool Parse(std::string field, double& value) const {
+    if (decimal_ == ',') {
+      if (field.find('.') != std::string::npos) return false;
+      std::replace(field.begin(), field.end(), ',', '.');
+    }
+    return ParseValue(field, value);
+  }
+
+  bool HasHeader(TableOptions::Header header, const std::vector<std::string>& first) const {
     if (header != TableOptions::Header::kAuto) {
       return header == TableOptions::Header::kYes;
     }
     double value = 0;
     bool any_number = false;
     for (const std::string& field : first) {
-      if (!ParseValue(field, value)) {
+      if (!Parse(field, value)) {
         return true;
       }
       any_number = any_number || !std::isnan(value);
@@ -206,6 +218,7 @@ class TableReader::Impl {
   }
 
   CsvRows rows_;
+  char decimal_;
   std::vector<std::string> header_;
   std::vector<std::int64_t> chosen_;
   TableRow waiting_;  // a first row that was no header, or one behind empty lines

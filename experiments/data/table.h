@@ -9,7 +9,8 @@
 /// holds nothing but numbers and missing values is the first row instead, and the columns are
 /// called 1, 2, 3, ...
 ///
-/// A number: decimal, with or without exponent, point as decimal mark, finite; one that is smaller
+/// A number: decimal, with or without exponent, point as decimal mark (or comma, where the options
+/// say so; in the fields of chosen columns it becomes a point), finite; one that is smaller
 /// than every double is 0. Missing (NaN): an
 /// empty field, NA, N/A, NaN, null or ?, in capitals or not. Only chosen columns must hold numbers;
 /// all others (dates, text) pass through as they are.
@@ -34,6 +35,7 @@ struct TableOptions {
   /// The columns of numbers: names, or numbers from 1 where no column has that name.
   std::vector<std::string> columns;
   char separator = ',';
+  char decimal = '.';  // or ','
   Header header = Header::kAuto;
 };
 

@@ -163,10 +163,10 @@ std::string TableHint(std::string_view beginning, const TableOptions& options) {
   const char separator = LikelySeparator(lines, options.separator);
   std::string hint = separator == options.separator ? "" : SeparatorHint(separator);
   for (const std::string_view line : lines) {
+    if (options.decimal == ',') break;
     const Fields fields = Split(line, separator);
     if (std::none_of(fields.begin(), fields.end(), HasDecimalComma)) continue;
-    return hint + "; its numbers have decimal commas: write them with points" +
-           (separator == ',' ? "" : " (sed 's/,/./g' FILE | ttr forecast - ...)");
+    return hint + "; its numbers have decimal commas: --decimal ,";
   }
   return hint.empty() ? ColumnHint(Split(lines[0], separator), options) : hint;
 }

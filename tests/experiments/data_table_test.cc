@@ -167,6 +167,25 @@ TEST(TableReader, OtherSeparators) {
   }
 }
 
+TEST(TableReader, DecimalCommas) {
+  TableOptions options = Columns({"b"});
+  options.separator = ';';
+  options.decimal = ',';
+  const Table table = Read("a;b\n1,5;-2,25\n;NA\nx;1,5e3\n", options);
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(table.rows[0].values[0], -2.25);
+  EXPECT_EQ(table.rows[0].fields, (Fields{"1,5", "-2.25"}));
+  EXPECT_TRUE(std::isnan(table.rows[1].values[0]));
+  EXPECT_EQ(table.rows[2].values[0], 1500);
+  // A point parts thousands here, or the table is another one.
+  for (const char* number : {"1.5", "1.500,25", "1,5,5"}) {
+    EXPECT_THROW(Read("a;b\n1;" + std::string(number) + "\n", options), Error) << number;
+  }
+  // The first line is data.
+  options.columns = {"2"};
+  EXPECT_EQ(Read("1,5;2,5\n3,5;4,5\n", options).rows.size(), 2u);
+}
+
 TEST(TableReader, NumbersSmallerThanEveryDoubleAreZero) {
   const std::string zeros(400, '0');
   for (const std::string& number :

@@ -55,15 +55,18 @@ TEST(ForecastErrors, AnotherSeparatorIsNamedWithItsOption) {
 
 TEST(ForecastErrors, DecimalCommasAreNamed) {
   const std::string table = "date;x\n2001-01-01;1,5\n2001-01-02;2,5\n2001-01-03;-3,25\n";
-  const std::string points =
-      "; its numbers have decimal commas: write them with points (sed 's/,/./g' FILE | ttr "
-      "forecast - ...)\n";
+  const std::string points = "; its numbers have decimal commas: --decimal ,\n";
   EXPECT_EQ(ErrorOf(table, {"--column", "x", "--separator", ";"}), points);
   // Both at once.
   EXPECT_EQ(ErrorOf(table, {"--column", "x"}),
             "; its fields are separated by ';': --separator ';'" + points);
-  EXPECT_EQ(ErrorOf("date,x\n2001-01-01,\"1,5\"\n2001-01-02,\"2,5\"\n", {"--column", "x"}),
-            "; its numbers have decimal commas: write them with points\n");
+  EXPECT_EQ(ErrorOf("date,x\n2001-01-01,\"1,5\"\n2001-01-02,\"2,5\"\n", {"--column", "x"}), points);
+  const TemporaryFolder folder;
+  Write(folder / "t.csv", table);
+  const Outcome right = Ttr({"forecast", folder / "t.csv", "--lags", "1", "--memory", "rls",
+                             "--column", "x", "--separator", ";", "--decimal", ","});
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_NE(right.out.find("\n2001-01-02,2.5,"), std::string::npos) << right.out;
 }
 
 TEST(ForecastErrors, AMissingHeaderIsNamed) {
