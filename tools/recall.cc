@@ -131,8 +131,10 @@ void Run(const RecallArguments& given) {
   Note(
       fmt::format("{} tokens, {} different ones; recall: share of next tokens named right; "
                   "after_seen: of those after a token that had a successor before; pair_seen: of "
-                  "those where that successor had followed before",
-                  run.tokens(), run.vocabulary().size()));
+                  "those where that successor had followed before; bits_known: bits to name a "
+                  "token that had come before, {:.1f} by a blind guess among all; bits_per_token: "
+                  "to name any, new ones too",
+                  run.tokens(), run.vocabulary().size(), experiments::GuessBits(run)));
   for (const experiments::RecallResult& result : run.results()) {
     if (result.tokens == run.tokens()) continue;
     Note(fmt::format("{} keeps every pair and stopped after {} tokens (--kept)", result.method,

@@ -56,6 +56,10 @@ report::Table RecallCurve(const RecallRun& run) {
   return table;
 }
 
+double GuessBits(const RecallRun& run) {
+  return std::log2(static_cast<double>(run.vocabulary().size()));
+}
+
 report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
                           const std::string& source) {
   report::Chart chart{
@@ -67,7 +71,7 @@ report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
   report::Panel& curve = chart.panels.emplace_back();
   curve.title = "after a token that had a successor before";
   curve.x = {.label = "position in the text", .scale = report::Scale::kLog10};
-  curve.y = {.label = "recall", .min = 0};
+  curve.y = {.label = "recall: share named right", .min = 0};
   for (const RecallResult& result : run.results()) {
     report::Series series{.name = result.method, .mark = report::Mark::kLinePoints};
     series.muted = &result == &run.results().front();
@@ -82,6 +86,7 @@ report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
 
   report::Panel& bars = chart.panels.emplace_back();
   bars.title = "bits to name a known token";
+  bars.x = {.label = fmt::format("bits; by a blind guess {:.1f}", GuessBits(run))};
   bars.horizontal = true;
   bars.digits = 2;
   std::vector<std::string> methods;

@@ -17,6 +17,9 @@ report::Table RecallTable(const RecallRun& run, const RecallOptions& options,
 /// One line a method and bin of positions.
 report::Table RecallCurve(const RecallRun& run);
 
+/// Bits to name a token by a blind guess among all that came: what a memory has to be below.
+double GuessBits(const RecallRun& run);
+
 report::Chart RecallChart(const RecallRun& run, const RecallOptions& options,
                           const std::string& source);
 

@@ -177,7 +177,7 @@ report::Panel AccuracyPanel(const MqarStudyOptions& o, const std::vector<MqarLay
                             std::int64_t pairs, const std::string& title) {
   report::Panel panel{.title = title,
                       .x = {.label = "T, tokens", .scale = report::Scale::kLog2},
-                      .y = {.label = "accuracy", .min = 0, .max = 1.02}};
+                      .y = {.label = "share of cues answered right", .min = 0, .max = 1.02}};
   for (std::size_t l = 0; l < layers.size(); ++l) {
     report::Series series{.name = layers[l].label, .mark = report::Mark::kLinePoints};
     for (std::size_t t = 0; t < o.tokens.size(); ++t) {
@@ -189,6 +189,24 @@ report::Panel AccuracyPanel(const MqarStudyOptions& o, const std::vector<MqarLay
     panel.series.push_back(std::move(series));
   }
   return panel;
+}
+
+// The lowest point of each panel, whoever's it is.
+std::string LowestOf(const report::Chart& chart) {
+  std::string text = "Lowest: ";
+  for (const report::Panel& panel : chart.panels) {
+    double least = INFINITY;
+    std::string name;
+    for (const report::Series& series : panel.series) {
+      for (const double y : series.y) {
+        if (y < least) name = series.name;
+        least = std::min(least, y);
+      }
+    }
+    text +=
+        fmt::format("{}{} ({}, {:.2f})", text.ends_with(' ') ? "" : "; ", name, panel.title, least);
+  }
+  return text + ".";
 }
 
 // The means of one layer over all lengths.
@@ -352,7 +370,9 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
     balanced.panels.push_back(AccuracyPanel(given, layers, accuracies, kBalanced, pairs,
                                             fmt::format("balanced, P = {}", pairs)));
   }
-  result.charts.push_back({"mqar", std::move(balanced)});
+  result.charts.push_back(
+      {"mqar", balanced,
+       "P pairs of a cue and a response, each as often as the others. " + LowestOf(balanced)});
   const std::int64_t most = given.pairs.back();
   report::Chart others{.title = "What does depend on length",
                        .subtitle = fmt::format("P = {}, {}", most, subtitle)};
@@ -361,7 +381,12 @@ StudyResult RunMqar(const MqarStudyOptions& options, const StudyRun& run) {
     others.panels.push_back(
         AccuracyPanel(given, layers, accuracies, setting, most, setting.short_name));
   }
-  if (!others.panels.empty()) result.charts.push_back({"mqar-laws", std::move(others)});
+  if (others.panels.empty()) return result;
+  result.charts.push_back(
+      {"mqar-laws", others,
+       "Drawn: with replacement, so that some pairs come more often. Bigrams: each response with "
+       "the next cue is stored, too. Zoology: as in that benchmark. " +
+           LowestOf(others)});
   return result;
 }
 

@@ -69,38 +69,73 @@ report::Table CurveTable(const std::vector<LayerLoss>& losses) {
   return table;
 }
 
-report::Chart LossChart(const std::vector<LayerLoss>& losses, std::int64_t tokens) {
-  report::Chart chart{
-      .title = "Online regression on a process that changes its law",
-      .subtitle = fmt::format("one-step loss, mean of {} seeds, band: two standard errors",
-                              losses.front().by_seed.size())};
-  constexpr int kLiteral = 3;
-  const char* titles[] = {"The paper's layers, scale and ridges chosen", "Other layers",
+constexpr int kLiteral = 3;
+
+// Is the layer in this panel? The naive forecaster is in all.
+bool InPanel(const RegressionLayer& layer, int panel) {
+  if (layer.recipe.empty()) return true;
+  return panel == kLiteral ? layer.literal : layer.panel == panel;
+}
+
+report::Panel LossPanel(const std::vector<LayerLoss>& losses, int number, std::int64_t tokens) {
+  const char* titles[] = {"The paper's layers, scale and ridges chosen", "",
                           "The paper's equations as they stand"};
-  for (int p = 1; p <= kLiteral; ++p) {
-    report::Panel panel{.title = titles[p - 1],
-                        .x = {.label = "token"},
-                        .y = {.label = "loss", .scale = report::Scale::kLog10}};
-    panel.references.push_back(
-        {.at = static_cast<double>(tokens) / 4, .vertical = true, .label = "the law changes"});
-    for (const LayerLoss& loss : losses) {
-      const bool naive = loss.layer.recipe.empty();
-      const bool shown = p == kLiteral ? loss.layer.literal : loss.layer.panel == p;
-      if (!shown && !naive) continue;
-      const Band band = BandOf(loss.by_seed);
-      report::Series series{.name = loss.layer.label, .y = band.mean, .muted = naive};
-      for (std::size_t t = 0; t < band.mean.size(); ++t) {
-        series.x.push_back(static_cast<double>(t + 1));
-      }
-      if (losses.front().by_seed.size() > 1) {
-        series.low = band.low;
-        series.high = band.high;
-      }
-      panel.series.push_back(std::move(series));
+  report::Panel panel{.title = titles[number - 1],
+                      .x = {.label = "token"},
+                      .y = {.label = "loss: squared error of a forecast of length 1",
+                            .scale = report::Scale::kLog10}};
+  panel.references.push_back(
+      {.at = static_cast<double>(tokens) / 4, .vertical = true, .label = "the law changes"});
+  for (const LayerLoss& loss : losses) {
+    if (!InPanel(loss.layer, number)) continue;
+    const Band band = BandOf(loss.by_seed);
+    report::Series series{
+        .name = loss.layer.label, .y = band.mean, .muted = loss.layer.recipe.empty()};
+    for (std::size_t t = 0; t < band.mean.size(); ++t) {
+      series.x.push_back(static_cast<double>(t + 1));
     }
-    chart.panels.push_back(std::move(panel));
+    if (losses.front().by_seed.size() > 1) {
+      series.low = band.low;
+      series.high = band.high;
+    }
+    panel.series.push_back(std::move(series));
   }
-  return chart;
+  return panel;
+}
+
+// Which layers of a panel are the lowest in the end, whoever they are.
+std::string LowestOf(const std::vector<LayerLoss>& losses, int panel) {
+  std::vector<std::pair<double, std::string>> order;
+  for (const LayerLoss& loss : losses) {
+    if (!InPanel(loss.layer, panel)) continue;
+    order.emplace_back(MeanOf(loss.Phase(2).values).value, loss.layer.label);
+  }
+  std::sort(order.begin(), order.end());
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 3); ++i) {
+    text += fmt::format("{}{} ({:.2g})", i == 0 ? "" : ", then ", order[i].second, order[i].first);
+  }
+  return text;
+}
+
+StudyChart LossChart(std::string stem, std::string title, const std::vector<LayerLoss>& losses,
+                     std::initializer_list<int> panels, std::int64_t tokens) {
+  StudyChart figure{std::move(stem),
+                    {.title = std::move(title),
+                     .subtitle = fmt::format("one-step loss, mean of {} seeds, band: two "
+                                             "standard errors",
+                                             losses.front().by_seed.size())},
+                    "Lowest over the last half: "};
+  for (const int panel : panels) {
+    report::Panel drawn = LossPanel(losses, panel, tokens);
+    if (panels.size() > 1) {
+      figure.caption += figure.chart.panels.empty() ? "on the left " : "; on the right ";
+    }
+    figure.caption += LowestOf(losses, panel);
+    figure.chart.panels.push_back(std::move(drawn));
+  }
+  figure.caption += ".";
+  return figure;
 }
 
 // The claim that the first of each pair is below the second; the evidence is the nearest pair. Of
@@ -260,7 +295,12 @@ StudyResult RunOnlineRegression(const OnlineRegressionOptions& options, const St
   for (StudyTable& table : result.tables) {
     SetMeta(table.table, SeedRange(run, seeds), Fields(given));
   }
-  result.charts.push_back({"online-regression", LossChart(losses, given.process.tokens)});
+  const std::int64_t tokens = given.process.tokens;
+  result.charts.push_back(LossChart("online-regression",
+                                    "Online regression on a process that changes its law", losses,
+                                    {1, kLiteral}, tokens));
+  result.charts.push_back(
+      LossChart("online-regression-others", "The same process, other layers", losses, {2}, tokens));
   return result;
 }
 

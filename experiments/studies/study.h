@@ -33,6 +33,7 @@ struct StudyTable {
 struct StudyChart {
   std::string stem;
   report::Chart chart;
+  std::string caption = {};  ///< what it shows of this run
 };
 
 struct StudyResult {
