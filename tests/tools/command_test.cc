@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "ttr/zoo.h"
+
 namespace ttr::test {
 namespace {
 
@@ -149,6 +151,22 @@ TEST(Command, OtherNamesLeadToTheLayerThatIsMeant) {
   EXPECT_EQ(NoRefusal(Ttr({"zoo", "gated_deltanett"}), 2, "did you mean gated_deltanet?"), "");
 }
 
+TEST(Command, APlanEstimatesTheTime) {
+  for (const ZooEntry& layer : Zoo()) {
+    const Outcome plan = Ttr({"plan", std::string(layer.name), "--dk", "8", "--dv", "8", "--json"});
+    ASSERT_EQ(plan.code, 0) << layer.name << plan.err;
+    const auto json = nlohmann::json::parse(plan.out);
+    EXPECT_GT(json["seconds"].get<double>(), 0) << layer.name;
+    EXPECT_LT(json["seconds"].get<double>(), 100) << layer.name;
+    EXPECT_GE(json["tokens_timed"].get<int>(), 1) << layer.name;
+  }
+  // Ten times the tokens take ten times as long, however few are run; nothing is run for a day.
+  EXPECT_NE(Ttr({"plan", "rls", "--tokens", "1000000000000"}).out.find(" days on one thread"),
+            std::string::npos);
+  EXPECT_NE(Ttr({"plan", "rls", "--dk", "1000000"}).out.find("not tried"), std::string::npos);
+  EXPECT_NE(Ttr({"plan", "rls", "--tokens", "0"}).out.find("none: no token"), std::string::npos);
+}
+
 TEST(Command, APlanNamesOneEngine) {
   for (const char* layer : {"local_cubic", "local_linear", "rls"}) {
     const Outcome plan = Ttr({"plan", layer, "--dk", "64"});
@@ -162,12 +180,14 @@ TEST(Command, APlanNamesOneEngine) {
 TEST(Command, WhatJsonPrintsOfARecipeIsOne) {
   const TemporaryFolder folder;
   for (const std::string recipe : {"rls", "rls{ridge: 0.1}", "kalmanet", "ttt_mlp", "mlstm"}) {
-    const std::string plan = Ttr({"plan", recipe, "--json"}).out;
+    // Without tokens: a time differs from one call to the next.
+    const std::string plan = Ttr({"plan", recipe, "--json", "--tokens", "0"}).out;
     for (const char* command : {"zoo", "plan"}) {
       const Outcome printed = Ttr({command, recipe, "--json"});
       ASSERT_EQ(printed.code, 0) << printed.err;
       Write(folder / "r.json", printed.out);
-      const Outcome read = Ttr({"plan", "@" + (folder / "r.json").string(), "--json"});
+      const Outcome read =
+          Ttr({"plan", "@" + (folder / "r.json").string(), "--json", "--tokens", "0"});
       EXPECT_EQ(read.out, plan) << command << " " << recipe << ": " << read.err;
     }
   }
@@ -277,9 +297,12 @@ TEST(Command, AByteOrderMarkIsSkipped) {
   const std::string recipe = "{\"weights\": {\"decay\": \"scalar\"}}";
   Write(folder / "bare", recipe);
   Write(folder / "marked", mark + recipe);
-  const Outcome bare = Ttr({"plan", "@" + (folder / "bare").string(), "--json"});
+  const auto plan = [&](const char* file) {
+    return Ttr({"plan", "@" + (folder / file).string(), "--json", "--tokens", "0"});
+  };
+  const Outcome bare = plan("bare");
   EXPECT_EQ(bare.code, 0) << bare.err;
-  EXPECT_EQ(Ttr({"plan", "@" + (folder / "marked").string(), "--json"}).out, bare.out);
+  EXPECT_EQ(plan("marked").out, bare.out);
 
   const std::string rows = "x\n1\n2\n3\n4\n5\n";
   const std::vector<std::string> forecast = {"forecast", "-",        "--column", "x",      "--lags",
