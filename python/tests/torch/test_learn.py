@@ -70,6 +70,18 @@ def test_claims() -> None:
     assert said[3] == "does not hold: regression: gla learns it (squared error 0.0210, at most 2 x 0.0100)"
 
 
+def test_a_recipe_of_ones_own_stands_beside_the_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = "decay(scalar) | linear(features: relu) | exact(ridge: 0.1)"
+    few = ["--steps", "1", "--tests", "2", "--methods", "rls", "--tasks", "short recall", "--seeds", "1"]
+    words = ["learn", "--quick", "--quiet", "--threads", "1", "--out", str(tmp_path), *few]
+    assert __main__.main([*words, "--recipe", own]) == 0
+    shown = capsys.readouterr().out
+    assert f"\n{own} " in shown and "\nrls " in shown
+    with pytest.raises(SystemExit):
+        __main__.main([*words, "--recipe", "rls{rige: 1}"])
+    assert "did you mean ridge?" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--steps", "1", "--tests", "2", "--methods", "rls", "--tasks", "induction", "--seeds", "1"]
     words = ["learn", "--quick", "--quiet", "--threads", "1", "--out", str(tmp_path), *few]

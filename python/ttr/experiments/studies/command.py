@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import torch
 
+from ttr import Recipe
 from ttr._files import write_whole
 
 from .._options import fill, number, numbers, parser, words
@@ -24,6 +26,7 @@ from .study import Settings, Study, run
 EPILOG = """examples:
   python -m ttr.experiments {name} --quick --out results
   python -m ttr.experiments {name} --tasks "{task}" --seeds 5 --out results
+  python -m ttr.experiments {name} --tasks "{task}" --quick --methods {method} --recipe "rls{{ridge: 0.01}}"
 
 Runs that are in DIR/{name} are not made again. What is fixed, and what came out:
 docs/experiments.md."""
@@ -31,18 +34,35 @@ docs/experiments.md."""
 
 def options_of(study: Study) -> argparse.ArgumentParser:
     """The options that every study has."""
-    epilog = EPILOG.format(name=study.name, task=study.tasks[0].name)
+    epilog = EPILOG.format(name=study.name, task=study.tasks[0].name, method=study.chosen[0])
     p = parser(study.name, study.summary, epilog)
     tasks = [task.name for task in study.tasks]
     p.add_argument("--tasks", type=words(tasks), default=tasks, metavar="T,T,...",
                    help=f"({', '.join(tasks)})")  # fmt: skip
     p.add_argument("--methods", type=words(study.methods), default=list(study.chosen),
                    metavar="M,M,...", help=f"of {', '.join(study.methods)}")  # fmt: skip
+    p.add_argument("--recipe", action="append", type=recipe, default=[], metavar="RECIPE",
+                   help="a layer beside the methods; repeatable")  # fmt: skip
     p.add_argument("--rates", type=numbers(float), metavar="r,r,...", help="(each task's own)")
     p.add_argument("--steps", type=number(int), metavar="N", help="of training (each task's own)")
     p.add_argument("--tests", type=number(int), metavar="N", help="examples (each task's own)")
     p.add_argument("--seeds", type=number(int), metavar="N", help="(3; quick 2)")
     return p
+
+
+def recipe(text: str) -> str:
+    """Parses a recipe, which stays as it was typed."""
+    try:
+        Recipe(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def with_recipes(study: Study, options: argparse.Namespace) -> Study:
+    """The study with the recipes of the options as methods, which are then run."""
+    options.methods = list(dict.fromkeys([*options.methods, *options.recipe]))
+    return replace(study, methods={**{text: text for text in options.recipe}, **study.methods})
 
 
 def sizes_of(task: Task, options: argparse.Namespace) -> Sizes:
@@ -113,7 +133,7 @@ def main(
     torch.set_num_threads(options.threads)
     table, picture = outputs_of(study, options)
     try:
-        study = adjust(study, options)
+        study = adjust(with_recipes(study, options), options)
         rows = make_rows(study, options)
     except ValueError as error:
         print(f"{study.name}: {error}", file=sys.stderr)
