@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "native"
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
-PROGRAMS = r"(?:[A-Z_]+=\S+ )*(?:ttr|ttr_test_\w+|python|make|pip|build/native/\S+|scripts/\S+)"
+PROGRAMS = r"(?:[A-Z_]+=\S+ )*(?:ttr|awk|ttr_test_\w+|python|make|pip|build/native/\S+|scripts/\S+)"
 
 
 def commands(document: str) -> Iterator[str]:
@@ -49,6 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sold = [f"{row},{100 + 3 * t % 7}" for t, row in enumerate(shop)]
     (made / "shop.csv").write_text("\n".join(["day,open,sun,sales", *sold[:200]]) + "\n")
     (made / "plan.csv").write_text("\n".join(["day,open,sun", *shop[200:]]) + "\n")
+    for line in only(LINES, "awk"):  # tables that other commands read
+        subprocess.run(line, shell=True, cwd=made, check=True, timeout=120)
+        assert (made / line.split()[-1]).stat().st_size
     return made
 
 
@@ -69,7 +72,7 @@ def only(lines: list[str], start: str) -> list[str]:
 
 def test_every_command_has_a_test_here() -> None:
     kinds = [r"ttr (?:experiment|bench|forecast|plan|zoo|recall|apply|doctor)", r"python (?:-m ttr\.|bench/|examples/)"]
-    kinds += [r"(?:build/native/tests/)?ttr_test_", "make ", "pip install ", "scripts/", "build/native/tools/ttr "]
+    kinds += ["awk ", r"(?:build/native/tests/)?ttr_test_", "make ", "pip install ", "scripts/", "build/native/tools/ttr "]
     strange = [line for line in LINES if not re.match(r"(?:[A-Z_]+=\S+ )*(?:" + "|".join(kinds) + ")", line)]
     assert not strange
 
