@@ -102,11 +102,31 @@ class Checker {
     }
   }
 
+  // The sizes bound so far, and behind them what the other inputs say, so that an error names all
+  // that is known. Heads without a word of any gate are those of keys and values.
+  AxisSizes LikelySizes(const InputSpec& failing) const {
+    AxisSizes sizes = sizes_;
+    for (const InputSpec& spec : requirements_.inputs) {
+      const TensorView& view = inputs_.*spec.view;
+      const std::vector<Axis>& axes = spec.shapes.front();
+      if (spec.view == failing.view || static_cast<int>(axes.size()) != view.rank()) continue;
+      for (int i = 0; i < view.rank(); ++i) {
+        const Axis axis = axes[static_cast<std::size_t>(i)];
+        if (!sizes.Known(axis) && view.size(i) > 0) sizes.Set(axis, view.size(i));
+      }
+    }
+    const std::int64_t heads =
+        std::max(sizes.Or(Axis::kKeyHeads, 0), sizes.Or(Axis::kValueHeads, 0));
+    if (!sizes.Known(Axis::kHeads) && heads > 0) sizes.Set(Axis::kHeads, heads);
+    return sizes;
+  }
+
   [[noreturn]] void FailShape(const InputSpec& spec, const TensorView& view) const {
+    const AxisSizes sizes = LikelySizes(spec);
     std::string required;
     for (const std::vector<Axis>& axes : spec.shapes) {
       if (!required.empty()) required += " or ";
-      required += AxesText(axes) + " = " + sizes_.Text(axes, view.shape());
+      required += AxesText(axes) + " = " + sizes.Text(axes, view.shape());
     }
     throw Error(op_, spec.name, required, ShapeText(view.shape()));
   }

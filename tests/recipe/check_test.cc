@@ -112,6 +112,16 @@ TEST(CheckInputs, SaysWhatIsRequiredAndWhatIsGiven) {
             "[op] v must be [B,T,Hv,Dv] = [2,64,4,Dv] but is [2,64,4,0]");
   EXPECT_EQ(with(&Inputs::step, {2, 64, 2}),
             "[op] step must be [B,T,H] = [2,64,4] but is [2,64,2]");
+  // What other inputs say is known, too: of queries, and of the number of memories.
+  EXPECT_EQ(with(&Inputs::q, {64, 4, 128}),
+            "[op] q must be [B,T,Hq,Dk] = [2,64,Hq,128] but is [64,4,128]");
+  EXPECT_EQ(with(&Inputs::log_decay, {2, 4, 64}),
+            "[op] log_decay must be [B,T,H] = [2,64,4] but is [2,4,64]");
+  Delta alone;
+  alone.recipe = ParseRecipe("weighted_rls");
+  alone.in.step = {};
+  alone.owned.Add(&Inputs::log_decay, DType::kFloat32, {2, 4, 64});
+  EXPECT_EQ(alone.Failure(), "[op] log_decay must be [B,T,H] = [2,64,4] but is [2,4,64]");
   EXPECT_EQ(with(&Inputs::bonus, {4, 128}),
             "[op] bonus must be absent, for decay(scalar) | linear | sgd does not take it but is "
             "[4,128]");
