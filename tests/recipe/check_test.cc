@@ -172,7 +172,7 @@ TEST(CheckInputs, SeveralPairsAToken) {
   EXPECT_EQ(CheckInputs("op", recipe, made.inputs, Needs::kWrite).tokens, 4);
   made.Add(&Inputs::k, DType::kFloat32, {1, 10, 1, 2});
   EXPECT_EQ(Failure(recipe, made.inputs, Needs::kWrite),
-            "[op] k must be [B,T n,Hk,Dk] = [1,10,1,2] but is [1,10,1,2]");
+            "[op] k must be [B,T n,Hk,Dk] = [1,12,1,2] but is [1,10,1,2]");
 }
 
 TEST(CheckInputs, StridesAreFreeButForTheLastAxis) {
