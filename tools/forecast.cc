@@ -111,11 +111,9 @@ class LeastRows {
 // The columns that are forecast, then those that are known before their rows.
 experiments::TableOptions WhatToRead(const ForecastArguments& arguments,
                                      const ForecastOptions& options) {
-  experiments::TableOptions read{.columns = options.columns,
-                                 .separator = arguments.separator.front(),
-                                 .decimal = arguments.decimal.front()};
-  read.columns.insert(read.columns.end(), options.exogenous.begin(), options.exogenous.end());
-  return read;
+  std::vector<std::string> columns = options.columns;
+  columns.insert(columns.end(), options.exogenous.begin(), options.exogenous.end());
+  return arguments.Read(std::move(columns));
 }
 
 // Looks into a table that can be read again, before long work: are there rows enough, and how do
@@ -201,7 +199,7 @@ void RunTable(const ForecastArguments& arguments, const ForecastOptions& options
   const experiments::TableReader& table = hinted.reader();
   experiments::KnownRows known;
   if (!arguments.future.empty()) {
-    known = experiments::KnownRows(arguments.future, arguments.separator.front(), options);
+    known = experiments::KnownRows(arguments.future, arguments.Read(options.exogenous), options);
   }
   experiments::RowClock clock;
   if (!IsLive(arguments.table)) clock = LookAhead(arguments, options);
@@ -240,8 +238,7 @@ std::string OnlyColumn(const ForecastArguments& arguments, const ForecastOptions
   if (IsLive(arguments.table)) {
     throw Error("forecast", "--column", "given at least once (or --resume)", "absent");
   }
-  std::vector<std::string> names =
-      experiments::NumberColumns(arguments.table, arguments.separator.front());
+  std::vector<std::string> names = experiments::NumberColumns(arguments.table, arguments.Read({}));
   std::erase_if(names, [&](const std::string& name) {
     return name == arguments.time || std::ranges::count(options.exogenous, name) > 0;
   });

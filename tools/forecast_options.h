@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/real/forecast.h"
@@ -32,6 +33,12 @@ struct ForecastArguments {
   std::string chart;
   bool json = false;
   bool quiet = false;
+
+  // How tables are read, and what of them.
+  experiments::TableOptions Read(std::vector<std::string> columns) const {
+    return {
+        .columns = std::move(columns), .separator = separator.front(), .decimal = decimal.front()};
+  }
 };
 
 // Declares the options of the command; `arguments` is to outlive it.

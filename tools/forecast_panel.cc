@@ -33,8 +33,8 @@ void RunPanel(const ForecastArguments& arguments, const experiments::ForecastOpt
       throw Error("forecast", "--time", "given with --by and --future, whose rows it tells apart",
                   "absent");
     }
-    known = experiments::KnownPanel(arguments.future, arguments.separator.front(), arguments.by,
-                                    time, options);
+    known = experiments::KnownPanel(arguments.future, arguments.Read(options.exogenous),
+                                    arguments.by, time, options);
   }
   ForecastOutputs out(arguments.out, options.ahead > 0);
   const auto count = static_cast<std::int64_t>(panel.series.size());

@@ -70,7 +70,13 @@ bool IsTiny(std::string_view number) {
 
 }  // namespace
 
-bool ParseValue(std::string_view field, double& value) {
+bool ParseValue(std::string_view field, double& value, char decimal) {
+  if (decimal == ',') {
+    if (field.find('.') != field.npos) return false;
+    std::string pointed(field);
+    std::replace(pointed.begin(), pointed.end(), ',', '.');
+    return ParseValue(pointed, value);
+  }
   std::string_view text = Trim(field);
   if (IsMissing(text)) {
     value = std::numeric_limits<double>::quiet_NaN();
@@ -139,7 +145,7 @@ class TableReader::Impl {
     row.values.resize(chosen_.size());
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
       std::string& field = row.fields[chosen_[i]];
-      if (!Parse(field, row.values[i])) {
+      if (!ParseValue(field, row.values[i], decimal_)) {
         throw Error(fmt::format(
             "[table] {} line {} column {} must be a finite number{}, or empty, NA, NaN, null or "
             "? where it is missing, but is {}",
@@ -170,16 +176,6 @@ class TableReader::Impl {
     return true;
   }
 
-  // The value of a field with this table's decimal mark. Where that is a comma, a point would
-  // part thousands, or be another table's.
-  bool Parse(std::string field, double& value) const {
-    if (decimal_ == ',') {
-      if (field.find('.') != std::string::npos) return false;
-      std::replace(field.begin(), field.end(), ',', '.');
-    }
-    return ParseValue(field, value);
-  }
-
   bool HasHeader(TableOptions::Header header, const std::vector<std::string>& first) const {
     if (header != TableOptions::Header::kAuto) {
       return header == TableOptions::Header::kYes;
@@ -187,7 +183,7 @@ class TableReader::Impl {
     double value = 0;
     bool any_number = false;
     for (const std::string& field : first) {
-      if (!Parse(field, value)) {
+      if (!ParseValue(field, value, decimal_)) {
         return true;
       }
       any_number = any_number || !std::isnan(value);

@@ -69,7 +69,8 @@ class TableReader {
 };
 
 /// What a field of a table says, by the rules above. False if it is neither number nor missing.
-bool ParseValue(std::string_view field, double& value);
+/// Where the decimal mark is a comma, a point would part thousands, or be another table's.
+bool ParseValue(std::string_view field, double& value, char decimal = '.');
 
 /// A field as it is written to a table: in quotes if it needs them.
 std::string QuoteField(std::string_view field, char separator = ',');

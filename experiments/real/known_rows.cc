@@ -20,9 +20,10 @@ void CheckKnown(const TableRow& row, const ForecastOptions& options) {
   }
 }
 
-KnownRows::KnownRows(const std::string& path, char separator, const ForecastOptions& options)
+KnownRows::KnownRows(const std::string& path, const TableOptions& read,
+                     const ForecastOptions& options)
     : name_(path) {
-  HintedTable table(path, {.columns = options.exogenous, .separator = separator});
+  HintedTable table(path, read);
   header_ = table.reader().header();
   TableRow row;
   while (table.Read([&] { return table.reader().Next(row); })) {
@@ -53,9 +54,9 @@ void KnownRows::CheckTimes(const std::string& column, const std::vector<std::str
   }
 }
 
-KnownPanel::KnownPanel(const std::string& path, char separator, const std::string& by,
+KnownPanel::KnownPanel(const std::string& path, const TableOptions& read, const std::string& by,
                        const std::string& time, const ForecastOptions& options) {
-  HintedTable table(path, {.columns = options.exogenous, .separator = separator});
+  HintedTable table(path, read);
   const std::int64_t ids = ColumnAt(table.reader(), "--by", by);
   const std::int64_t times = ColumnAt(table.reader(), "--time", time);
   TableRow row;

@@ -22,9 +22,9 @@ class KnownRows {
  public:
   /// Nothing is known.
   KnownRows() = default;
-  /// Reads it to its end. Error: a column or a value is missing, or there are fewer rows than
-  /// `options.ahead`.
-  KnownRows(const std::string& path, char separator, const ForecastOptions& options);
+  /// Reads it to its end. `read` chooses the exogenous columns. Error: a column or a value is
+  /// missing, or there are fewer rows than `options.ahead`.
+  KnownRows(const std::string& path, const TableOptions& read, const ForecastOptions& options);
 
   /// Those of the first rows, [rows, E].
   std::span<const double> First(std::int64_t rows) const;
@@ -43,7 +43,7 @@ class KnownPanel {
  public:
   KnownPanel() = default;
   /// As KnownRows, but for their number.
-  KnownPanel(const std::string& path, char separator, const std::string& by,
+  KnownPanel(const std::string& path, const TableOptions& read, const std::string& by,
              const std::string& time, const ForecastOptions& options);
 
   /// Those of a series at these times, [rows, E]. Error: one that is not there.

@@ -182,8 +182,8 @@ void HintedTable::Fail(const Error& error) const {
   throw Error(what + TableHint(buffer_.beginning(), options_));
 }
 
-std::vector<std::string> NumberColumns(const std::string& path, char separator) {
-  HintedTable table(path, {.columns = {}, .separator = separator});
+std::vector<std::string> NumberColumns(const std::string& path, const TableOptions& read) {
+  HintedTable table(path, read);
   const std::vector<std::string>& header = table.reader().header();
   std::vector<bool> may_be(header.size(), true), is(header.size(), false);
   TableRow row;
@@ -191,8 +191,8 @@ std::vector<std::string> NumberColumns(const std::string& path, char separator) 
     if (!table.Read([&] { return table.reader().Next(row); })) break;
     for (std::size_t c = 0; c < header.size(); ++c) {
       double value = 0;
-      may_be[c] = may_be[c] && ParseValue(row.fields[c], value);
-      is[c] = is[c] || IsNumber(row.fields[c]);
+      may_be[c] = may_be[c] && ParseValue(row.fields[c], value, read.decimal);
+      is[c] = is[c] || (may_be[c] && !std::isnan(value));
     }
   }
   std::vector<std::string> names;

@@ -42,7 +42,7 @@ std::string TableHint(std::string_view beginning, const TableOptions& options);
 
 /// Columns that hold nothing but numbers, one at the least, in the first rows of a file. Error: it
 /// is no table.
-std::vector<std::string> NumberColumns(const std::string& path, char separator);
+std::vector<std::string> NumberColumns(const std::string& path, const TableOptions& read);
 
 /// A table whose errors end with a hint.
 class HintedTable {

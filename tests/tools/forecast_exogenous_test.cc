@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -109,6 +110,30 @@ TEST(ForecastExogenous, EverySeriesIsForecastAsIfAlone) {
   auto rows = Fields(ReadAll(folder / "p.csv"));
   rows.erase(rows.begin());
   EXPECT_EQ(rows, expected);
+}
+
+// Both tables are read by one rule, and so is the one in which a column of numbers is looked for.
+TEST(ForecastExogenous, HasDecimalCommas) {
+  const TemporaryFolder folder;
+  const auto with_commas = [](std::string text) {
+    std::ranges::replace(text, ',', ';');
+    std::ranges::replace(text, '.', ',');
+    return text;
+  };
+  const std::string table = kHeader + Lines("", 0, 90, true);
+  const std::string future = kFuture + Lines("", 90, 90 + kAhead, false);
+  Write(folder / "t.csv", table);
+  Write(folder / "f.csv", future);
+  Write(folder / "commas.csv", with_commas(table));
+  Write(folder / "later.csv", with_commas(future));
+  Forecast(folder / "t.csv", {"--future", folder / "f.csv", "--out", folder / "o.csv"});
+  std::vector<std::string> no_column(kOptions.begin() + 2, kOptions.end());
+  no_column.insert(no_column.end(), {"--time", "t", "--separator", ";", "--decimal", ","});
+  const Outcome run =
+      Forecast(folder / "commas.csv", {"--future", folder / "later.csv", "--out", folder / "c.csv"},
+               no_column);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(ReadAll(folder / "c.csv"), ReadAll(folder / "o.csv"));
 }
 
 TEST(ForecastExogenous, RunsGoOn) {

@@ -172,7 +172,7 @@ TEST(Forecast, BadInputIsRefusedAndTheOldFileStays) {
   EXPECT_EQ(refused("x\n1\n\"2\n", "quote"), "");
   EXPECT_EQ(refused("x,naive\n1,2\n3,4\n5,6\n", "naive"), "");
   EXPECT_EQ(refused("x\n1\n", "lags", {"--column", "x", "--lags", "0"}), "");
-  EXPECT_EQ(refused("x\n1\n", "--column", {"--lags", "2"}), "");
+  EXPECT_EQ(refused("x,y\n1,2\n", "--column", {"--lags", "2"}), "");
   EXPECT_EQ(refused("x\n1\n", "rsl", {"--column", "x", "--memory", "rsl"}), "");
   EXPECT_EQ(refused("x\n1\n", "intention", {"--column", "x", "--memory", "intention"}), "");
   EXPECT_EQ(refused("x\n1\n", "decay", {"--column", "x", "--decay", "2"}), "");
