@@ -81,6 +81,8 @@ void AddLeastSquares(std::vector<Identity>& list, const IdentitiesOptions& o) {
   list.push_back({"a curvature that keeps all directions",
                   fmt::format("low_rank_rls{{rank: {}, ridge: 0.01}}", o.dim), "rls{ridge: 0.01}",
                   kOne, kOne, 1e-10});
+  list.push_back({"a window of one pair", "affine_projection{steps: 1, ridge: 0.01}",
+                  "nlms{eps: 0.01}", kOne, kOne});
   list.push_back({"one step of size 1 from zero takes A for I",
                   "batch_gd{steps: 1, eta_kind: constant}", "linear_attention", kOne, kOne});
   list.push_back({"one step, preconditioned by A^-1",

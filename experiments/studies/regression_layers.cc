@@ -191,6 +191,7 @@ std::vector<LeftOut> LeftOutOfRegression() {
       {"hgrn2", "its key is its gate, which would have to be learned"},
       {"delta_product", "takes several pairs a token"},
       {"erase_then_delta", "takes two pairs a token"},
+      {"affine_projection", "takes a window of pairs a token"},
       {"intention", "reads the whole sequence, the future included"},
       {"local_quadratic", "2145 monomials for 64 channels: in the table of kernels and degrees"},
       {"local_cubic", "47905 monomials for 64 channels: in the table of kernels and degrees"},

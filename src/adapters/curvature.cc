@@ -4,10 +4,12 @@
 #include "src/engines/curvature/curvature.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/adapters/fast_weights_options.h"
 #include "src/adapters/mapped_keys.h"
 #include "src/adapters/registry.h"
+#include "src/adapters/spread_rows.h"
 #include "src/core/call_scratch.h"
 #include "src/core/working_copy.h"
 #include "src/engines/fast_weights/backward.h"
@@ -20,25 +22,36 @@ constexpr std::string_view kName = "curvature";
 
 curvature::Options OptionsOf(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
-  return {optimizer.rank, optimizer.ridge, optimizer.curvature_decay};
+  return {optimizer.rank, optimizer.ridge, optimizer.curvature_decay, optimizer.steps};
 }
 
 curvature::Sizes SizesOf(const Recipe& recipe, const Dims& dims) {
-  return {recipe.optimizer.rank, PhiDim(recipe, dims), dims.tokens};
+  return {recipe.optimizer.rank, PhiDim(recipe, dims), dims.tokens * recipe.optimizer.steps};
 }
 
-/// Of keys that are mapped and divided.
+/// The row of a token that reads the memory.
+std::int64_t ReadingRow(const Recipe& recipe) {
+  return recipe.reading.read == Read::kBefore ? 0 : recipe.optimizer.steps - 1;
+}
+
+/// Of keys that are mapped and divided, and rows that are tokens of their own.
 fast_weights::Options MemoryOptions(const Recipe& recipe, const Dims& dims, const Inputs& inputs) {
   fast_weights::Options options = FastWeightsOptions(recipe, dims, inputs);
   options.erase = fast_weights::Erase::kEraseKey;
   options.preconditioned = options.intercept = options.normalise_qk = false;
   options.features = {};
+  options.steps = 1;
+  // Not every row fades what was before.
+  const bool several = recipe.optimizer.steps > 1;
+  if (several && options.decay == fast_weights::Decay::kConstant) {
+    options.decay = fast_weights::Decay::kScalar;
+  }
   return options;
 }
 
 fast_weights::Sizes MemorySizes(const Recipe& recipe, const Dims& dims, DType state) {
   fast_weights::Sizes sizes;
-  sizes.tokens = dims.tokens;
+  sizes.tokens = dims.tokens * recipe.optimizer.steps;
   sizes.input_dim = sizes.key_dim = PhiDim(recipe, dims);
   sizes.value_dim = dims.value_dim;
   sizes.queries = std::max<std::int64_t>(1, dims.query_heads / dims.heads);
@@ -60,17 +73,18 @@ struct Operands {
         keys(from.recipe(), from.dims, Used(from.inputs, needs),
              from.prepared.For(from.dims, dtype).directions.view(), dtype, from.executor, scratch) {
     memory = FastWeightsCall(from, FastWeightsStates(from.recipe(), state), needs, scratch);
-    memory.q = keys.q();
+    const std::int64_t steps = needs == Needs::kRead ? 1 : from.recipe().optimizer.steps;
+    memory.q = SpreadOverRows(keys.q(), steps, ReadingRow(from.recipe()), scratch);
     memory.features_w = memory.features_b = memory.importance = {};
     if (needs == Needs::kRead) return;
-    const std::int64_t heads = from.dims.heads;
-    memory.erase_key = OfMemories(keys.k(), heads, scratch);
-    const Shape& shape = memory.erase_key.shape();
-    memory.k = scratch.Zeros(dtype, {shape[0], shape[1], heads, shape[3]});
-    gains = {.heads = heads,
-             .k = memory.erase_key,
+    if (steps > 1) SpreadGates(from, steps, scratch);
+    const TensorView& k = keys.k();
+    memory.erase_key = OfMemories(k, from.dims.heads, scratch);
+    memory.k = scratch.Zeros(dtype, memory.erase_key.shape());
+    gains = {.heads = from.dims.heads,
+             .k = k,
              .importance = from.inputs.importance,
-             .cu_seqlens = memory.cu_seqlens,
+             .cu_seqlens = CuSeqlens(from.inputs, from.dims),
              .slots = memory.slots,
              .u = state.Get("state.u"),
              .w = memory.k};
@@ -80,9 +94,11 @@ struct Operands {
 
   /// Bytes that they take of the scratch.
   static std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) {
-    const Shape rows{dims.batch, dims.tokens, dims.heads, PhiDim(recipe, dims)};
-    return MappedKeys::ScratchBytes(recipe, dims, threads) +
-           2 * CallScratch::Bytes(DType::kFloat64, rows) +
+    Dims rows = dims;
+    rows.tokens *= recipe.optimizer.steps;
+    const Shape keys{rows.batch, rows.tokens, rows.heads, PhiDim(recipe, dims)};
+    return MappedKeys::ScratchBytes(recipe, rows, threads) +
+           2 * CallScratch::Bytes(DType::kFloat64, keys) + SpreadBytes(recipe, rows) +
            CallScratch::Bytes(DType::kFloat64, {dims.heads, dims.features, dims.key_dim}) +
            CallScratch::Bytes(DType::kFloat64, {dims.heads, dims.features});
   }
@@ -102,6 +118,42 @@ struct Operands {
       CopyInto(keys.Slice(2, h * keys.size(2) / heads, 1), all.Slice(2, h, 1));
     }
     return all;
+  }
+  /// Decays of the first row of a token, and where sequences of rows begin.
+  void SpreadGates(const EngineCall& from, std::int64_t steps, CallScratch& scratch) {
+    const Dims& dims = from.dims;
+    memory.log_decay = SpreadOverRows(memory.log_decay, steps, 0, scratch);
+    if (!memory.decay_factors.empty()) {
+      memory.log_decay =
+          scratch.Zeros(DType::kFloat64, {dims.batch, dims.tokens * steps, dims.heads});
+      const TensorView first = RowOfTokens(memory.log_decay, steps, 0);
+      for (std::int64_t b = 0; b < dims.batch; ++b) {
+        for (std::int64_t t = 0; t < dims.tokens; ++t) {
+          for (std::int64_t h = 0; h < dims.heads; ++h) {
+            first.Set({b, t, h}, std::log(memory.decay_factors[static_cast<std::size_t>(h)]));
+          }
+        }
+      }
+      memory.decay_factors = {};
+    }
+    if (memory.cu_seqlens.empty()) return;
+    const auto count = static_cast<std::int64_t>(memory.cu_seqlens.size());
+    const TensorView bounds = scratch.Zeros(DType::kInt64, {count});
+    std::ranges::transform(memory.cu_seqlens, bounds.as<std::int64_t>(),
+                           [&](std::int64_t bound) { return bound * steps; });
+    memory.cu_seqlens = {bounds.as<std::int64_t>(), static_cast<std::size_t>(count)};
+  }
+
+  /// Bytes of queries, decays, bounds and answers of `rows`.
+  static std::size_t SpreadBytes(const Recipe& recipe, const Dims& rows) {
+    if (recipe.optimizer.steps == 1) return 0;
+    const auto bytes = [&](std::int64_t heads, std::int64_t width) {
+      return CallScratch::Bytes(DType::kFloat64, {rows.batch, rows.tokens, heads, width});
+    };
+    return bytes(rows.query_heads, PhiDim(recipe, rows)) +
+           bytes(rows.heads, std::max<std::int64_t>(rows.key_dim, 1)) +
+           bytes(rows.output_heads(), rows.value_dim) +
+           CallScratch::Bytes(DType::kInt64, {rows.sequences + 1});
   }
 };
 
@@ -123,8 +175,9 @@ class Curvature final : public Engine {
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const auto rows = static_cast<double>(recipe.optimizer.rank + 1);
     const auto phi = static_cast<double>(PhiDim(recipe, dims));
-    return rows * (2 * rows * phi + 4 * phi + 11 * rows * rows) +
-           6 * phi * static_cast<double>(dims.value_dim);
+    const double memory = phi * static_cast<double>(dims.value_dim);
+    const double gain = rows * (2 * rows * phi + 4 * phi + 11 * rows * rows);
+    return 2 * memory + (gain + 4 * memory) * static_cast<double>(recipe.optimizer.steps);
   }
 
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
@@ -137,12 +190,14 @@ class Curvature final : public Engine {
       curvature::Forward(OptionsOf(recipe), operands.gains, call.executor, scratch.rest());
     }
     operands.memory.saved = call.saved;
+    const std::int64_t steps = call.needs == Needs::kBoth ? recipe.optimizer.steps : 1;
     if (call.needs != Needs::kWrite) {
-      operands.memory.y = outputs.y;
-      operands.memory.status = outputs.status;
+      operands.memory.y = steps == 1 ? outputs.y : OfRows(call, outputs.y, scratch);
     }
     fast_weights::Forward(MemoryOptions(recipe, call.dims, call.inputs), operands.memory,
                           call.executor, scratch.rest());
+    if (steps == 1) return;
+    CopyInto(RowOfTokens(operands.memory.y, steps, ReadingRow(recipe)), outputs.y);
   }
 
   std::size_t ScratchBytes(const Recipe& recipe, const Dims& dims, int threads) const override {
@@ -156,7 +211,7 @@ class Curvature final : public Engine {
   std::size_t SavedBytes(const Recipe& recipe, const Dims& dims, DType state) const override {
     return fast_weights::SavedBytes(MemoryOptions(recipe, dims, {}),
                                     MemorySizes(recipe, dims, state), dims.heads, dims.states(),
-                                    dims.tokens, dims.sequences > 0);
+                                    dims.tokens * recipe.optimizer.steps, dims.sequences > 0);
   }
 
   bool TakesSlots(const Recipe&) const override { return true; }
@@ -174,6 +229,26 @@ class Curvature final : public Engine {
   }
 
  private:
+  /// Gradients of keys as memories have them, and of queries unless they are stored.
+  static void StoreKeys(const MappedKeys& keys, const Tensor& by_keys, const Tensor& dq,
+                        const Inputs& dinputs) {
+    Tensor shared;
+    if (keys.k().size(2) != by_keys.shape()[2]) {
+      shared = Tensor(by_keys.view().dtype(), keys.k().shape());
+      SumSharedHeads(by_keys, shared);
+    }
+    const TensorView dk = shared.defined() ? shared.view() : by_keys.view();
+    if (!keys.plain()) return keys.Backward(dk, dq, dinputs);
+    if (dinputs.k.defined()) CopyInto(dk, dinputs.k);
+    if (dq.defined() && dinputs.q.defined()) CopyInto(dq, dinputs.q);
+  }
+
+  /// Answers of all rows, where only some are asked for.
+  static TensorView OfRows(const EngineCall& call, const TensorView& y, CallScratch& scratch) {
+    return scratch.Zeros(
+        call.dtype, {y.size(0), y.size(1) * call.recipe().optimizer.steps, y.size(2), y.size(3)});
+  }
+
   /// The most bytes that either dtype of the state needs.
   template <class BytesOf>
   static std::size_t Most(const Recipe& recipe, const Dims& dims, const BytesOf& bytes_of) {
@@ -198,20 +273,25 @@ void Curvature::Backward(const EngineCall& call, const State& initial,
   const DType dtype = operands.dtype;
   const bool plain = operands.keys.plain();
   const Tensor by_gains(dtype, operands.memory.k.shape());
-  const Tensor by_keys(dtype, operands.memory.erase_key.shape());
-  Tensor dq;
-  if (!plain) dq = Tensor(dtype, operands.memory.q.shape());
+  const Tensor by_keys(dtype, operands.memory.k.shape());
+  const std::int64_t steps = recipe.optimizer.steps, reads = ReadingRow(recipe);
+  Tensor dq, by_decays;
+  if (!plain || steps > 1) dq = Tensor(dtype, operands.memory.q.shape());
+  if (steps > 1 && tensors.dinputs.log_decay.defined()) {
+    by_decays = Tensor(tensors.dinputs.log_decay.dtype(), operands.memory.log_decay.shape());
+  }
   fast_weights::BackwardCall engine;
   engine.forward = operands.memory;
   engine.forward.saved = call.saved;
-  engine.dy = tensors.dy;
+  engine.dy = SpreadOverRows(tensors.dy, steps, reads, scratch);
   engine.final = FastWeightsStates(recipe, tensors.dstate);
   engine.gradients = {FastWeightsOperands(recipe, tensors.dinputs),
                       FastWeightsStates(recipe, tensors.dinitial)};
   engine.gradients.features_w = engine.gradients.features_b = engine.gradients.importance = {};
   engine.gradients.k = by_gains;
   engine.gradients.erase_key = by_keys;
-  engine.gradients.q = plain ? tensors.dinputs.q : dq.view();
+  engine.gradients.q = dq.defined() ? dq.view() : tensors.dinputs.q;
+  if (by_decays.defined()) engine.gradients.log_decay = by_decays;
   fast_weights::Backward(MemoryOptions(recipe, call.dims, call.inputs), engine, call.executor,
                          call.scratch);
 
@@ -222,15 +302,12 @@ void Curvature::Backward(const EngineCall& call, const State& initial,
                        .importance = tensors.dinputs.importance,
                        .u = tensors.dinitial.Get("state.u")},
                       call.executor, call.scratch);
-  const std::int64_t key_heads = operands.keys.k().size(2);
-  Tensor dk;
-  if (key_heads != call.dims.heads) {
-    dk = Tensor(dtype, operands.keys.k().shape());
-    SumSharedHeads(by_keys, dk);
+  if (by_decays.defined()) {
+    CopyInto(RowOfTokens(by_decays, steps, 0), tensors.dinputs.log_decay);
   }
-  const TensorView all = dk.defined() ? dk.view() : by_keys.view();
-  if (!plain) return operands.keys.Backward(all, dq, tensors.dinputs);
-  if (tensors.dinputs.k.defined()) CopyInto(all, tensors.dinputs.k);
+  // Rows of queries that answer; contiguous, as maps want them.
+  if (steps > 1) dq = Tensor::Copy(RowOfTokens(dq, steps, reads));
+  StoreKeys(operands.keys, by_keys, dq, tensors.dinputs);
 }
 
 }  // namespace

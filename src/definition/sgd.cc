@@ -88,7 +88,7 @@ class Sgd final : public Memory {
     const Vector k = token.k.col(j);
     const double b = token.step.size() > 0 ? token.step(j) : 1;
     const double beta = StepSize(optimizer_, b, k.squaredNorm());
-    Matrix update = Update(token, k, token.v.col(j), beta, before);
+    Matrix update = Update(token, j, beta, before);
     if (optimizer_.momentum) {
       momentum_ = Faded(token.momentum, momentum_) + update;
       update = momentum_;
@@ -112,9 +112,9 @@ class Sgd final : public Memory {
   //     r = b (.) k              Gated DeltaNet-2
   // and RWKV-7, whose decay and erasure both act on M_{t-1}:
   //     M_t = M_{t-1} (diag(g) - kappa (a (.) kappa)^T) + v w^T
-  Matrix Update(const Token& token, const Vector& k, const Vector& v, double beta,
-                const Matrix& before) {
-    const Vector w = beta * Precondition(token, k);
+  Matrix Update(const Token& token, Eigen::Index j, double beta, const Matrix& before) {
+    const Vector k = token.k.col(j), v = token.v.col(j);
+    const Vector w = beta * Precondition(token, k, j == 0);
     switch (optimizer_.erase) {
       case Erase::kKey: return (v - m_ * k) * w.transpose();
       case Erase::kEraseKey: return (v - m_ * token.erase_key) * w.transpose();
@@ -128,9 +128,9 @@ class Sgd final : public Memory {
     return Matrix::Zero(m_.rows(), m_.cols());
   }
 
-  Vector Precondition(const Token& token, const Vector& k) {
+  Vector Precondition(const Token& token, const Vector& k, bool first) {
     if (Diagonal()) return DividedByDiagonal(token, k);
-    return LowRank() ? DividedByLowRank(token, k) : k;
+    return LowRank() ? DividedByLowRank(token, k, first) : k;
   }
 
   // k (.) m(D_t), D_t = g D_{t-1} + b k (.) k, b the importance of the association:
@@ -148,14 +148,14 @@ class Sgd final : public Memory {
 
   // A_t^-1 k, the gain of recursive least squares, of
   //     A_t = ridge I + C_t,   C_t = g U_{t-1}^T U_{t-1} + b k k^T,
-  // b the importance; U_t^T U_t are the `rank` largest eigenpairs of C_t, U its rows, the longest
-  // first and the largest entry of each above 0. With N the rows of both terms, C = N^T N: N N^T
-  // has the eigenvalues of C, and
+  // b the importance, g 1 but for the first pair of a token; U_t^T U_t are the `rank` largest
+  // eigenpairs of C_t, U its rows, the longest first and the largest entry of each above 0. With N
+  // the rows of both terms, C = N^T N: N N^T has the eigenvalues of C, and
   //     A^-1 k = (k - N^T (ridge I + N N^T)^-1 N k) / ridge.
-  Vector DividedByLowRank(const Token& token, const Vector& k) {
+  Vector DividedByLowRank(const Token& token, const Vector& k, bool first) {
     const Eigen::Index rank = directions_.rows();
     Matrix n(rank + 1, k.size());
-    n << std::sqrt(optimizer_.curvature_decay) * directions_,
+    n << std::sqrt(first ? optimizer_.curvature_decay : 1) * directions_,
         std::sqrt(token.importance) * k.transpose();
     const Matrix gram = n * n.transpose();
     const Eigen::SelfAdjointEigenSolver<Matrix> eigen(gram);  // the smallest first

@@ -42,6 +42,8 @@ constexpr OtherName kOtherNames[] = {
     {"kdn, kalman delta, kalman delta network", "preconditioned_kda", "a curvature a channel"},
     {"kdn, kalman delta, kalman delta network", "low_rank_rls", "the largest of the covariance"},
     {"eda", "erase_then_delta", "Erase-then-Delta attention"},
+    {"apa, affine projection algorithm, block kaczmarz", "affine_projection",
+     "all pairs of a window are recalled at once"},
     {"retentive network", "retnet", "retention"},
     {"ssm, state space model, mamba1, mamba 1", "mamba", "a decay an entry"},
     {"ssm, state space model", "mamba2", "a decay a head"},

@@ -255,9 +255,14 @@ constexpr Rule kRules[] = {
      [](Recipe& r) { r.optimizer.ridge = 1; }},
     {[](R r) {
        return HasPreconditioner(r) && IsSolver(r, Solver::kSgd) &&
-              (HasOwnErasure(r) || r.optimizer.momentum || r.optimizer.steps > 1);
+              (HasOwnErasure(r) || r.optimizer.momentum);
      },
-     "the preconditioner of sgd goes with plain steps, one a token", NoPreconditioner},
+     "the preconditioner of sgd goes with plain steps", NoPreconditioner},
+    {[](R r) {
+       return HasPreconditioner(r) && IsSolver(r, Solver::kSgd) && !HasLowRankCurvature(r) &&
+              r.optimizer.steps > 1;
+     },
+     "a diagonal curvature goes with one step a token", NoPreconditioner},
     {[](R r) {
        const bool derived =
            r.optimizer.step != StepRule::kInput && r.optimizer.step != StepRule::kOne;

@@ -94,6 +94,12 @@ constexpr ZooEntry kZoo[] = {
      "Low-rank recursive least squares", "Test-time regression 2025, Vignette 3, future work",
      "C = U'^T U' + k k^T; M = M' + (v - M' k) ((C + ridge I)^-1 k)^T; U^T U = the `rank` "
      "largest eigenpairs of C, U_0 = 0: rls for rank >= Dk, longhorn where nothing is kept"},
+    {"affine_projection",
+     "uniform | linear | sgd(steps: 8, step: one, preconditioner: low_rank, curvature_decay: 0, "
+     "ridge: 0.01)",
+     "Affine projection", "Ozeki and Umeda 1984",
+     "M = M' + (V - M' K)(K^T K + ridge I)^-1 K^T, K and V the `steps` pairs of a token, of a "
+     "window the latest: rank >= steps - 1; nlms for steps: 1"},
     {"momentum_deltanet", "uniform | linear | sgd(momentum: true, weight_decay: decoupled)",
      "Momentum delta rule, Titans with a linear memory", "arXiv 2501.00663",
      "G = eta G' + b (v - M' k) k^T, eta = momentum; M = (1 - weight_decay) M' + G"},

@@ -42,7 +42,10 @@ INSTANTIATE_TEST_SUITE_P(
         "low_rank_rls{rank: 3, step: input, decay: channel, read: before, curvature_decay: 0}",
         "low_rank_rls{rank: 3, step: input, weight_decay: coupled, normalise_qk: true}",
         "low_rank_rls{rank: 2, weight_decay: decoupled, function: affine, output_norm: rms}",
-        "low_rank_rls{rank: 4, features: dpfp, scale: rsqrt_dk, decay: 0.95}"),
+        "low_rank_rls{rank: 4, features: dpfp, scale: rsqrt_dk, decay: 0.95}",
+        "affine_projection{steps: 3, rank: 2, ridge: 0.1}",
+        "low_rank_rls{rank: 2, steps: 3, step: input, importance: input, curvature_decay: 0.7, "
+        "decay: scalar, read: before}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
 // Keys that memories share, several queries a memory, more memories than are taken together.
@@ -105,7 +108,8 @@ TEST_P(Curvature, LeavesWhatIsNotFiniteToLaterTokens) {
   const Dims dims = test::TwoMemories(20, 5, 3);
   const Call call(layer.recipe(), dims, DType::kFloat64, 3, true);
   const test::Result before = RunWhole(layer, call);
-  call.inputs.k.Set({0, 10, 0, 1}, std::numeric_limits<double>::quiet_NaN());
+  const std::int64_t rows = call.inputs.k.size(1) / dims.tokens;
+  call.inputs.k.Set({0, 10 * rows, 0, 1}, std::numeric_limits<double>::quiet_NaN());
   const test::Result spoilt = RunWhole(layer, call);
   for (std::int64_t t = 0; t < 20; ++t) {
     if (t < 10) {
@@ -141,6 +145,67 @@ TEST(Curvatures, OfAllDirectionsAreLeastSquares) {
   const Tensor y(DType::kFloat32, OutputShape(dims));
   Layer(ParseRecipe("low_rank_rls{rank: 6, ridge: 0.5}")).Forward(call.inputs, state, {.y = y});
   EXPECT_LE(LargestDifference(all.y, y), 1e-4);
+}
+
+// The memory recalls all of its window.
+TEST(Curvatures, OfRowsOfAWindowAreAffineProjection) {
+  constexpr std::int64_t kTokens = 7, kWindow = 3, kDk = 5, kDv = 2;
+  Dims dims = test::TwoMemories(kTokens, kDk, kDv);
+  const Call pairs(ParseRecipe("deltanet"), dims, DType::kFloat64, 6);
+  const Layer layer(ParseRecipe("affine_projection{steps: 3, rank: 2, ridge: 1e-6}"));
+  const Call call(layer.recipe(), dims, DType::kFloat64, 6);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t j = 0; j < kWindow; ++j) {
+      const std::int64_t from = t - kWindow + 1 + j;
+      for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t c = 0; c < kDk; ++c) {
+          const double k = from < 0 ? 0 : pairs.inputs.k.At({0, from, h, c});
+          call.inputs.k.Set({0, kWindow * t + j, h, c}, k);
+        }
+        for (std::int64_t c = 0; c < kDv; ++c) {
+          const double v = from < 0 ? 0 : pairs.inputs.v.At({0, from, h, c});
+          call.inputs.v.Set({0, kWindow * t + j, h, c}, v);
+        }
+      }
+    }
+  }
+  const test::Result whole = RunWhole(layer, call);
+  const TensorView m = whole.state.Get("state");
+  for (std::int64_t h = 0; h < 2; ++h) {
+    for (std::int64_t t = kTokens - kWindow; t < kTokens; ++t) {
+      for (std::int64_t c = 0; c < kDv; ++c) {
+        double y = 0;
+        for (std::int64_t i = 0; i < kDk; ++i) {
+          y += m.At({0, h, i, c}) * pairs.inputs.k.At({0, t, h, i});
+        }
+        EXPECT_NEAR(y, pairs.inputs.v.At({0, t, h, c}), 1e-4);
+      }
+    }
+  }
+}
+
+// One token of all pairs, from nothing.
+TEST(Curvatures, OfOneTokenAreLeastSquaresOfItsRows) {
+  Dims dims = test::TwoMemories(6, 5, 3);
+  const Call pairs(ParseRecipe("rls{ridge: 0.2}"), dims, DType::kFloat64, 6);
+  const test::Result all = RunWhole(Layer(pairs.recipe), pairs);
+  dims.tokens = 1;
+  const Layer layer(ParseRecipe("affine_projection{steps: 6, rank: 5, ridge: 0.2}"));
+  const Call one(layer.recipe(), dims, DType::kFloat64, 6);
+  CopyInto(pairs.inputs.k, one.inputs.k);
+  CopyInto(pairs.inputs.v, one.inputs.v);
+  CopyInto(pairs.inputs.q.Slice(1, 5, 1), one.inputs.q);
+  EXPECT_LE(LargestDifference(all.y.view().Slice(1, 5, 1), RunWhole(layer, one).y), 1e-11);
+}
+
+TEST(Curvatures, OfOneRowAreNormalisedSteps) {
+  const Dims dims = test::TwoMemories(30, 5, 3);
+  const Call call(ParseRecipe("nlms{eps: 0.2}"), dims, DType::kFloat64, 6);
+  const Tensor y(DType::kFloat64, OutputShape(dims));
+  State state;
+  Layer(ParseRecipe("affine_projection{steps: 1, rank: 1, ridge: 0.2}"))
+      .Forward(call.inputs, state, {.y = y});
+  EXPECT_LE(LargestDifference(RunWhole(Layer(call.recipe), call).y, y), 1e-12);
 }
 
 TEST(Curvatures, OfMapsByPositionGoToTheDefinition) {

@@ -76,6 +76,7 @@ std::vector<std::string> Names() {
            "preconditioned_deltanet{decay: channel, curvature_decay: 0.9, curvature_centre: 0.5}",
            "preconditioned_deltanet{decay: 0.9, step: one, read: before}",
            "low_rank_rls{rank: 2, step: input, decay: scalar, curvature_decay: 0.9}",
+           "affine_projection{steps: 3, rank: 2, ridge: 0.1, decay: channel}",
            "rls{read: before, ridge: 0}",
            "weighted_rls{ridge_kind: constant, scale: 2}",
            "affine_rls{features: taylor2, decay: 0.9}",

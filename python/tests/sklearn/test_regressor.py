@@ -173,7 +173,7 @@ LEARNING = [name for name in ttr.zoo() if learns(name)]
 def test_which_recipes_learn() -> None:
     refused = set(ttr.zoo()) - set(LEARNING)
     networks = {"ttt_linear", "ttt_mlp"}  # their values are as long as their keys
-    several = {"delta_product", "erase_then_delta"}  # pairs a row
+    several = {"delta_product", "erase_then_delta", "affine_projection"}  # pairs a row
     assert refused == {"intention", "hgrn2", "lru", "hgrn", "rg_lru", *several, *networks}
 
 

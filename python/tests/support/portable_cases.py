@@ -81,6 +81,7 @@ VARIANTS = [
     "mlstm{decay: channel, normalise_sum: sum, features: relu, read: before}",
     "low_rank_rls{rank: 2, ridge: 0.1, step: input, curvature_decay: 0.9, decay: scalar, read: before}",
     "low_rank_rls{rank: 5, importance: input}",
+    "affine_projection{steps: 3, rank: 2, ridge: 0.1}",
     "mamba{read: before, importance: input}",
     "mamba{importance: log}",
     "mamba{importance: log, read: before}",

@@ -1,4 +1,4 @@
-// Tokens of a few memories from the last to the first. Compiled once for every target.
+// Rows of a few memories from the last to the first. Compiled once for every target.
 //
 // With A = ridge I + N^T N, h = A^-1 dw, l and R as in curvature.h, e the last row of R (which is
 // dropped), all in the frame of the rows of R:
@@ -43,12 +43,12 @@ class CurvaturesBackward {
 
   void Run() {
     forward_.Load();
-    for (std::int64_t t = 0; t < task_.tokens; ++t) {
+    for (std::int64_t t = 0; t < task_.rows; ++t) {
       if (t % kBlock == 0) Keep(t / kBlock);
       forward_.Step(t, [&](std::int64_t i) -> const Turned& { return s_.forward.turned[i]; });
     }
     for (std::int64_t i = 0; i < count_; ++i) LoadFinal(i);
-    for (std::int64_t block = common::CeilDiv(task_.tokens, kBlock) - 1; block >= 0; --block) {
+    for (std::int64_t block = common::CeilDiv(task_.rows, kBlock) - 1; block >= 0; --block) {
       Block(block);
     }
     for (std::int64_t i = 0; i < count_; ++i) {
@@ -90,30 +90,31 @@ class CurvaturesBackward {
   /// dU after the last token, of rows as they are in a state.
   void LoadFinal(std::int64_t i) const {
     const Rows& final = forward_.MemoryAt(i).final_u;
-    const Adjoint& a = s_.adjoints[i];
+    Adjoint& a = s_.adjoints[i];
+    a.by_weight = 0;
     linalg::ZeroRows(a.du, 0, linalg::RoundUp(rank_ + 1, kUnit), wide_);
     for (std::int64_t r = 0; final && r < rank_; ++r) {
       sn::LoadRow(final, r, 0, dim_, a.du.Row(r));
-      if (task_.tokens == 0) continue;
+      if (task_.rows == 0) continue;
       sn::Multiply(a.du.Row(r), dim_, forward_.SignOf(s_.forward.running[i].n.Row(r)));
     }
   }
 
   void Block(std::int64_t block) {
-    const std::int64_t first = block * kBlock, end = std::min(first + kBlock, task_.tokens);
+    const std::int64_t first = block * kBlock, end = std::min(first + kBlock, task_.rows);
     Restore(block);
     for (std::int64_t t = first; t < end; ++t) {
       forward_.Step(t, [&](std::int64_t i) -> const Turned& { return s_.turned[t - first][i]; });
     }
     for (std::int64_t t = end - 1; t >= first; --t) {
-      for (std::int64_t i = 0; i < count_; ++i) Token(t, i, s_.turned[t - first][i]);
+      for (std::int64_t i = 0; i < count_; ++i) GoBack(t, i, s_.turned[t - first][i]);
     }
   }
 
-  void Token(std::int64_t t, std::int64_t i, const Turned& turned) const {
+  void GoBack(std::int64_t t, std::int64_t i, const Turned& turned) const {
     const Memory& m = forward_.MemoryAt(i);
     const Running& running = s_.forward.running[i];
-    const Adjoint& a = s_.adjoints[i];
+    Adjoint& a = s_.adjoints[i];
     double *const key = running.key, *const w = running.w;
     forward_.LoadKey(t, i, key);
     sn::LoadRow(m.dw, t, 0, dim_, a.dw);
@@ -126,15 +127,19 @@ class CurvaturesBackward {
     }
     const double weight = forward_.WeightOf(t, i);
     const double slope = weight == 0 && m.dimportance ? SlopeAtZero(turned, a, key, w) : 0;
-    TurnBack(turned, a, w, m.final_u && t + 1 == task_.tokens);
+    TurnBack(turned, a, w, m.final_u && t + 1 == task_.rows);
     const double root = std::sqrt(weight);
     double* const last = a.dn.Row(rank_);
     StoreKey(t, m, a, root, last);
     if (m.dimportance) {
       const double by = weight == 0 ? slope : sn::Dot(wide_, Row(last), Row(key)) / (2 * root);
-      sn::StoreRow(&by, t, 0, 1, m.dimportance);
+      a.by_weight += by;
+      if (forward_.Starts(t)) {
+        sn::StoreRow(&a.by_weight, t / task_.options.steps, 0, 1, m.dimportance);
+        a.by_weight = 0;
+      }
     }
-    const double fade = std::sqrt(task_.options.decay);
+    const double fade = std::sqrt(forward_.DecayOf(t));
     for (std::int64_t r = 0; r < rank_; ++r) {
       std::copy_n(a.dn.Row(r), wide_, a.du.Row(r));
       if (fade != 1) sn::Multiply(a.du.Row(r), wide_, fade);

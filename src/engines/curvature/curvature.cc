@@ -18,7 +18,7 @@ class Work {
   Work(const Options& options, const Call& call, int threads)
       : options_(options),
         call_(call),
-        sequences_(call.cu_seqlens, call.k.size(0), call.k.size(1), call.slots),
+        sequences_(call.cu_seqlens, call.k.size(0), call.k.size(1) / options.steps, call.slots),
         heads_(call.heads, {}),
         runs_(sequences_.packed() ? sequences_.count() : 1),
         of_run_(sequences_.packed() ? call.heads : sequences_.count() * call.heads),
@@ -26,8 +26,9 @@ class Work {
         tasks_of_run_(common::CeilDiv(of_run_, size_)) {}
 
   std::int64_t tasks() const { return runs_ * tasks_of_run_; }
-  Sizes sizes() const { return {options_.rank, call_.k.size(3), sequences_.longest()}; }
-  std::int64_t tokens() const { return sequences_.tokens(); }
+  Sizes sizes() const {
+    return {options_.rank, call_.k.size(3), sequences_.longest() * options_.steps};
+  }
 
   Task TaskOf(std::int64_t item, const Gradients* gradients, std::byte* scratch) const {
     const std::int64_t run = item / tasks_of_run_, first = (item - run * tasks_of_run_) * size_;
@@ -37,18 +38,18 @@ class Work {
       const std::int64_t memory = run * of_run_ + first + i;
       const std::int64_t n = memory / call_.heads, h = memory % call_.heads;
       const common::Sequence sequence = sequences_[n];
-      task.tokens = sequence.tokens;
+      task.rows = sequence.tokens * options_.steps;
       Memory& m = task.memories[static_cast<std::size_t>(i)];
-      m.k = common::RowsOf(call_.k, sequence, heads_.Of(h, call_.k));
+      m.k = RowsOf(call_.k, sequence, heads_.Of(h, call_.k));
       m.importance = common::RowsOf(call_.importance, sequence, h);
       m.u = common::StateOf(call_.u, sequences_.StateRow(n), h);
       if (gradients == nullptr) {
-        m.w = common::RowsOf(call_.w, sequence, h);
+        m.w = RowsOf(call_.w, sequence, h);
         continue;
       }
-      m.dw = common::RowsOf(gradients->w, sequence, h);
+      m.dw = RowsOf(gradients->w, sequence, h);
       m.final_u = common::StateOf(gradients->final_u, n, h);
-      m.dk = common::RowsOf(gradients->k, sequence, h);
+      m.dk = RowsOf(gradients->k, sequence, h);
       m.dimportance = common::RowsOf(gradients->importance, sequence, h);
       m.du = common::StateOf(gradients->u, n, h);
     }
@@ -56,6 +57,11 @@ class Work {
   }
 
  private:
+  /// Of what has a row for every step of a token.
+  Rows RowsOf(const TensorView& view, const common::Sequence& sequence, std::int64_t h) const {
+    return common::RowsOf(view, sequence.batch, sequence.first * options_.steps, h);
+  }
+
   const Options& options_;
   const Call& call_;
   common::Sequences sequences_;

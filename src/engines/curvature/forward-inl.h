@@ -1,4 +1,4 @@
-// Tokens of a few memories, one after the other. Compiled once for every target.
+// Rows of a few memories, one after the other. Compiled once for every target.
 
 #if defined(TTR_CURVATURE_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TTR_CURVATURE_FORWARD_INL_H_
@@ -52,7 +52,7 @@ class Curvatures {
     }
   }
 
-  /// Token t: V, R and l, where turned(memory) says, and the next U.
+  /// Row t: V, R and l, where turned(memory) says, and the next U.
   template <class Where>
   void Step(std::int64_t t, const Where& turned) {
     for (std::int64_t i = 0; i < count_; ++i) TakeKey(t, i);
@@ -69,7 +69,7 @@ class Curvatures {
 
   void Run() {
     Load();
-    for (std::int64_t t = 0; t < task_.tokens; ++t) {
+    for (std::int64_t t = 0; t < task_.rows; ++t) {
       Step(t, [&](std::int64_t i) -> const Turned& { return s_.turned[i]; });
       for (std::int64_t i = 0; i < count_; ++i) {
         const Running& m = s_.running[i];
@@ -84,8 +84,11 @@ class Curvatures {
 
   double WeightOf(std::int64_t t, std::int64_t i) const {
     const Rows& importance = MemoryAt(i).importance;
-    return importance ? sn::LoadOne<double>(importance, t) : 1;
+    return importance ? sn::LoadOne<double>(importance, t / task_.options.steps) : 1;
   }
+  /// Is row t the first of its token?
+  bool Starts(std::int64_t t) const { return t % task_.options.steps == 0; }
+  double DecayOf(std::int64_t t) const { return Starts(t) ? task_.options.decay : 1; }
 
   void LoadKey(std::int64_t t, std::int64_t i, double* key) const {
     sn::LoadRow(MemoryAt(i).k, t, 0, dim_, key);
@@ -114,7 +117,7 @@ class Curvatures {
   /// N and N N^T.
   void TakeKey(std::int64_t t, std::int64_t i) {
     Running& m = s_.running[i];
-    const double decay = task_.options.decay, fade = std::sqrt(decay);
+    const double decay = DecayOf(t), fade = std::sqrt(decay);
     LoadKey(t, i, m.key);
     if (fade != 1) {
       for (std::int64_t r = 0; r < rank_; ++r) sn::Multiply(m.n.Row(r), wide_, fade);
@@ -151,7 +154,7 @@ class Curvatures {
 
   void Store(std::int64_t i) const {
     const Rows& u = MemoryAt(i).u;
-    if (!u || task_.tokens == 0) return;
+    if (!u || task_.rows == 0) return;
     const Running& m = s_.running[i];
     for (std::int64_t r = 0; r < rank_; ++r) {
       double* const row = m.n.Row(r);

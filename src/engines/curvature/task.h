@@ -1,4 +1,4 @@
-/// A few memories whose tokens are taken side by side, and what a worker has for them.
+/// A few memories whose rows are taken side by side, and what a worker has for them.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ using linalg::kUnit;
 using simd::Rows;
 
 inline constexpr std::int64_t kTogether = linalg::kEigensystemsTogether;
-/// Tokens between two U that the backward pass keeps.
+/// Rows between two U that the backward pass keeps.
 inline constexpr std::int64_t kBlock = 16;
 
 /// One memory of one sequence.
@@ -32,7 +32,7 @@ struct Task {
   const Options& options;
   Sizes sizes;
   std::array<Memory, kTogether> memories;
-  std::int64_t count = 0, tokens = 0;
+  std::int64_t count = 0, rows = 0;
   std::byte* scratch = nullptr;
 };
 
@@ -97,6 +97,7 @@ struct Adjoint {
   Block<double> du, dn;    // [rank + 1][channel]
   double *dw, *h, *along;  // [channel]
   double *by_h, *by_w;     // [row of R]
+  double by_weight = 0;    // of the rows of a token so far
 
   Adjoint() = default;
   Adjoint(const Sizes& sizes, ScratchLayout& layout) {
@@ -111,7 +112,7 @@ struct Adjoint {
 
 struct BackwardScratch {
   Scratch forward;
-  std::array<std::array<Turned, kTogether>, kBlock> turned;  // of the tokens of a block
+  std::array<std::array<Turned, kTogether>, kBlock> turned;  // of the rows of a block
   std::array<double*, kTogether> checkpoints;                // [block]: U before it, and squares
   std::int64_t one = 0;                                      // numbers of a checkpoint
   std::array<Adjoint, kTogether> adjoints;
@@ -122,13 +123,13 @@ struct BackwardScratch {
     }
     one = sizes.rank * (linalg::RoundUp(sizes.key_dim, kUnit) + 1);
     for (double*& memory : checkpoints) {
-      memory = layout.Take<double>(common::CeilDiv(sizes.tokens, kBlock) * one);
+      memory = layout.Take<double>(common::CeilDiv(sizes.rows, kBlock) * one);
     }
     for (Adjoint& memory : adjoints) memory = {sizes, layout};
   }
 };
 
-/// All tokens of some memories.
+/// All rows of some memories.
 void RunForward(const Task& task);
 void RunBackward(const Task& task);
 

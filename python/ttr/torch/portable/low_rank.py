@@ -3,6 +3,8 @@
     C_t = g U_{t-1}^T U_{t-1} + b_t k_t k_t^T,   w_t = (ridge I + C_t)^-1 k_t
     U_t^T U_t = the `rank` largest eigenpairs of C_t
 
+of every row; of the rows of a token only the first fades what was before.
+
 With N = [sqrt(g) U; sqrt(b) k] the rows of C = N^T N, all that is solved has rank + 1 rows:
 
     w = (k - N^T (ridge I + N N^T)^-1 N k) / ridge
@@ -77,11 +79,14 @@ def divide(
     keys = k.squeeze(2)
     u = keys.new_zeros(*keys.shape[:2], rank, keys.shape[-1]) if start is None else start
     fades = float(call.choices.curvature_decay) ** 0.5
-    scaled = keys if weight is None else keys * weight.squeeze(2).sqrt()
+    steps = int(call.choices.steps)
+    scaled = keys
+    if weight is not None:
+        scaled = keys * weight.squeeze(2).sqrt().repeat_interleave(steps, -2)
     eye = torch.eye(rank + 1, dtype=k.dtype, device=k.device)
     divided = []
-    for key, row in zip(keys.unbind(-2), scaled.unbind(-2)):
-        n = torch.cat([fades * u, row.unsqueeze(-2)], -2)
+    for i, (key, row) in enumerate(zip(keys.unbind(-2), scaled.unbind(-2))):
+        n = torch.cat([fades * u if i % steps == 0 else u, row.unsqueeze(-2)], -2)
         gram = n @ n.mT
         at = n @ key.unsqueeze(-1)
         solved = torch.cholesky_solve(at, torch.linalg.cholesky_ex(gram + ridge * eye)[0])
