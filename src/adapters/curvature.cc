@@ -180,6 +180,14 @@ class Curvature final : public Engine {
     return 2 * memory + (gain + 4 * memory) * static_cast<double>(recipe.optimizer.steps);
   }
 
+  /// Eigenvectors of some memories, and their rotations; backward those of a block of rows.
+  double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t,
+                   bool backward) const override {
+    const auto rows = static_cast<double>(recipe.optimizer.rank + 1);
+    const auto phi = static_cast<double>(PhiDim(recipe, dims));
+    return 650 * rows * rows + (backward ? 1000 : 0) * rows * (rows + phi);
+  }
+
   void Forward(const EngineCall& call, State& state, const Outputs& outputs) const override {
     const Recipe& recipe = call.recipe();
     AddMissing(recipe, call.requirements.state, call.dims, call.dtype, state);

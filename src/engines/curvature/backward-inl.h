@@ -49,7 +49,7 @@ class CurvaturesBackward {
     }
     for (std::int64_t i = 0; i < count_; ++i) LoadFinal(i);
     for (std::int64_t block = common::CeilDiv(task_.rows, kBlock) - 1; block >= 0; --block) {
-      Block(block);
+      GoBackThrough(block);
     }
     for (std::int64_t i = 0; i < count_; ++i) {
       const Rows& du = forward_.MemoryAt(i).du;
@@ -100,7 +100,7 @@ class CurvaturesBackward {
     }
   }
 
-  void Block(std::int64_t block) {
+  void GoBackThrough(std::int64_t block) {
     const std::int64_t first = block * kBlock, end = std::min(first + kBlock, task_.rows);
     Restore(block);
     for (std::int64_t t = first; t < end; ++t) {
