@@ -20,6 +20,12 @@ constexpr PaperEntry kFirstOrder[] = {
      .recipe = "batch_gd{eta_kind: input, steps: 3}",
      .computed = true,
      .differs = "The sizes are the input `step`, [B, T, H, I]."},
+    {.place = "named",
+     .says = "momentum and L2 of full-batch descent",
+     .recipe = "batch_gd{momentum: true, ridge: 0.1}",
+     .test = "GradientDescent.KeepsAShareOfTheLastStep",
+     .differs =
+         "The momentum is an input, the ridge is L2. The paper names both for deeper memories."},
     {.place = "eq. 24",
      .says = "one step of size 1 is linear attention",
      .recipe = "batch_gd{steps: 1, eta_kind: constant}",

@@ -143,6 +143,17 @@ void AddNonparametric(std::vector<Identity>& list, const IdentitiesOptions& o) {
   list.push_back({"a linear kernel: the dual",
                   "kernel_ridge{kernel: linear, scale: 1, ridge: 0.01}", "rls{ridge: 0.01}", kOne,
                   kOne, 1e-10});
+  list.push_back({"one step of size 1 in a kernel's space",
+                  "kernel_gd{eta_kind: input, steps: 1, ridge: 0.1}", "kernel_smoother", kOne,
+                  kOne});
+  list.push_back({"many steps in a kernel's space", "kernel_gd{steps: 2000, eta: 1.5, ridge: 1}",
+                  "kernel_ridge{ridge: 1}", kOne, kOne, 1e-10});
+  list.push_back({"conjugate gradients in a kernel's space",
+                  fmt::format("kernel_gd{{optimizer: conjugate_gradient, steps: {}, ridge: 0.1}}",
+                              2 * o.tokens),
+                  "kernel_ridge{ridge: 0.1}", kOne, kOne, 1e-10});
+  list.push_back({"steps in a linear kernel's space are the dual's",
+                  "kernel_gd{kernel: linear, scale: 1, ridge: 0}", "batch_gd", kOne, kOne});
   list.push_back({"a window as long as the sequence",
                   fmt::format("window_softmax{{window: {}}}", o.tokens), "softmax", kOne, kOne});
   list.push_back({"decay 1", "decayed_softmax", "softmax", kOne, kOne});

@@ -340,6 +340,7 @@ Recipe RecipeFromJson(std::string_view json);
 /// | least_squares     | linear, A x = q solved by any other means                           |
 /// | kernel_smoother   | sums over the pairs: a constant, or one step in a kernel's space    |
 /// | kernel_regression | exact in a kernel's space                                           |
+/// | kernel_descent    | approached there by gradient or conjugate gradient steps            |
 /// | local_polynomial  | a fit around every query                                            |
 /// | network           | a small network, trained while it reads                             |
 std::string_view FamilyName(const Recipe& recipe);

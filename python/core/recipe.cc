@@ -266,7 +266,8 @@ ValueError: a recipe without a meaning; the text names the unknown word and the 
           "what has its default.")
       .def_prop_ro("family", &FamilyName,
                    R"(Which kind of memory the choices make: "hebbian", "gated_vector", "sgd",
-"least_squares", "kernel_smoother", "kernel_regression", "local_polynomial" or "network".)")
+"least_squares", "kernel_smoother", "kernel_regression", "kernel_descent", "local_polynomial" or
+"network".)")
       .def(
           "phi_dim", &PhiDimOf, nb::arg("key_dim"), nb::arg("features") = 1,
           R"(Numbers in phi(k) of keys of `key_dim` channels, with the 1 of an affine memory; `features`

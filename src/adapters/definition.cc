@@ -23,7 +23,11 @@ class Definition final : public Engine {
   std::string_view name() const override { return kDefinition; }
   bool Covers(const Recipe&) const override { return true; }
   // What the plan says of recipes that no other engine covers.
-  const char* Obstacle(const Recipe&) const override { return "its memory is not a linear map"; }
+  const char* Obstacle(const Recipe& recipe) const override {
+    return FamilyOf(recipe) == Family::kKernelDescent
+               ? "the steps of every prefix multiply with a Gram matrix of its own"
+               : "its memory is not a linear map";
+  }
   double NumberBytes() const override { return 8; }
 
   double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t pairs,
@@ -37,6 +41,8 @@ class Definition final : public Engine {
     const double pairs = static_cast<double>(dims.tokens) / 2;  // causal average
     switch (FamilyOf(recipe)) {
       case Family::kKernelSmoother: return pairs * 2 * (phi + dv);
+      case Family::kKernelDescent:
+        return pairs * (2 * (phi + dv) + 2 * static_cast<double>(recipe.optimizer.steps) * pairs);
       case Family::kLocalPolynomial: {
         const double monomials = definition::MonomialCount(phi, recipe.function.degree);
         return pairs * (2 * (phi + dv) + monomials * monomials) +

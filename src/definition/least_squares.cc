@@ -16,32 +16,13 @@
 
 #include "src/core/diverged.h"
 #include "src/definition/decompositions.h"
+#include "src/definition/iterations.h"
 #include "src/definition/memory.h"
 #include "src/definition/preconditioner.h"
 #include "src/definition/symmetric.h"
 
 namespace ttr::definition {
 namespace {
-
-/// x after some iterations, and whether they reached what was asked of them.
-struct Iterate {
-  Vector x;
-  std::int64_t steps;  // taken
-  Status status = Status::kSolved;
-};
-
-/// d <- P (q - A x) + momentum d,  x <- x + eta d, `steps` times from x = d = 0: gradient descent
-/// on the regression, for all queries at once, since M_n q = B x_n.
-Iterate GradientDescent(const Matrix& a, const Preconditioning& p, const Vector& eta,
-                        double momentum, const Vector& q) {
-  Vector x = Vector::Zero(q.size());
-  Vector d = x;
-  for (const double size : eta) {
-    d = p.Apply(q - a * x) + momentum * d;
-    x += size * d;
-  }
-  return {x, eta.size()};
-}
 
 /// A bound of the largest eigenvalue of P A. For blocks it is their number: x^T A x is at most so
 /// many times the sum of what the blocks give alone.
@@ -55,45 +36,6 @@ double LargestEigenvalueBound(const Optimizer& optimizer, double norm, Eigen::In
     }
     default: return 1;
   }
-}
-
-/// Conjugate gradients from x = 0 (Hestenes, Stiefel 1952), preconditioned by P:
-///
-///     alpha = r.z / d.Ad,  x += alpha d,  r -= alpha A d,  z = P r,  d = z + (r.z / old r.z) d
-///
-/// until |r| <= tolerance |q|, never tighter than eps, below which r is rounding. It ends, too,
-/// where d.Ad is no more than rounding of |A| d.d, or r.z of |P| r.r: A is singular there, q has a
-/// part there, and no x solves A x = q.
-Iterate ConjugateGradient(const Matrix& a, const Preconditioning& p, const Vector& q,
-                          const Optimizer& optimizer) {
-  const double asked = optimizer.tolerance;
-  const double goal = std::max(asked, std::numeric_limits<double>::epsilon()) * q.norm();
-  Vector x = Vector::Zero(q.size());
-  Vector r = q;
-  Vector z = p.Apply(r);
-  Vector d = z;
-  double rz = r.dot(z);
-  const double rounding = 4 * std::numeric_limits<double>::epsilon();
-  double gain = 0;  // the largest r.z / r.r: as much of |P| as is seen
-  std::int64_t n = 0;
-  for (; n < optimizer.steps && !(r.norm() <= goal); ++n) {
-    if (rz <= rounding * gain * r.squaredNorm()) return {x, n, Status::kNotConverged};
-    gain = std::max(gain, rz / r.squaredNorm());
-    const Vector ad = a * d;
-    const double curvature = d.dot(ad);
-    const double nothing = rounding * a.trace() * d.squaredNorm();
-    if (curvature <= nothing) return {x, n + 1, Status::kNotConverged};
-    const double alpha = rz / curvature;
-    x += alpha * d;
-    r -= alpha * ad;
-    z = p.Apply(r);
-    const double next = r.dot(z);
-    d = z + (next / rz) * d;
-    rz = next;
-  }
-  // A tolerance of 0 asks for `steps` iterations, whatever they reach.
-  const bool missed = asked > 0 && r.norm() > goal;
-  return {x, n, missed ? Status::kNotConverged : Status::kSolved};
 }
 
 /// Chebyshev's semi-iteration on an interval that holds the eigenvalues of A:

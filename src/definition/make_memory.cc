@@ -15,6 +15,7 @@ std::unique_ptr<Memory> MakeMemory(const Constants& constants) {
     case Family::kKernelRegression:
       return HasBudget(constants.recipe) ? MakeKernelDictionary(constants)
                                          : MakeKernelRegression(constants);
+    case Family::kKernelDescent: return MakeKernelDescent(constants);
     case Family::kLocalPolynomial: return MakeLocalPolynomial(constants);
     case Family::kNetwork: return MakeNetwork(constants);
   }

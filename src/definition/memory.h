@@ -137,6 +137,7 @@ std::unique_ptr<Memory> MakeLeastSquares(const Constants& constants);         //
 std::unique_ptr<Memory> MakeRotatedLeastSquares(const Constants& constants);  // least_squares_qr.cc
 std::unique_ptr<Memory> MakeKernelSmoother(const Constants& constants);       // kernel_smoother.cc
 std::unique_ptr<Memory> MakeKernelRegression(const Constants& constants);  // kernel_regression.cc
+std::unique_ptr<Memory> MakeKernelDescent(const Constants& constants);     // kernel_descent.cc
 std::unique_ptr<Memory> MakeKernelDictionary(const Constants& constants);  // kernel_dictionary.cc
 std::unique_ptr<Memory> MakeLocalPolynomial(const Constants& constants);   // local_polynomial.cc
 std::unique_ptr<Memory> MakeNetwork(const Constants& constants);           // network.cc

@@ -15,6 +15,7 @@ double MonomialCount(double d, std::int64_t p) {
 double WorkBytes(const Recipe& recipe, const Dims& dims, std::int64_t pairs) {
   const auto count = static_cast<double>(pairs);
   switch (FamilyOf(recipe)) {
+    case Family::kKernelDescent:
     case Family::kKernelRegression: return 8 * count * count;
     case Family::kLocalPolynomial: {
       const double monomials =

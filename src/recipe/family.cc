@@ -1,6 +1,16 @@
 #include "src/recipe/family.h"
 
 namespace ttr {
+namespace {
+
+// From 0 its answer is a sum over the pairs, whatever they are to each other.
+bool IsOnePlainStep(const Optimizer& optimizer) {
+  return optimizer.solver == Solver::kGradient && optimizer.steps == 1 &&
+         optimizer.eta_kind == EtaKind::kConstant &&
+         optimizer.preconditioner == Preconditioner::kNone;
+}
+
+}  // namespace
 
 Family FamilyOf(const Recipe& recipe) {
   const Optimizer& optimizer = recipe.optimizer;
@@ -10,17 +20,14 @@ Family FamilyOf(const Recipe& recipe) {
                                                        : Family::kKernelSmoother;
     case FunctionClass::kPolynomial: return Family::kLocalPolynomial;
     case FunctionClass::kKernel:
-      return optimizer.solver == Solver::kExact ? Family::kKernelRegression
-                                                : Family::kKernelSmoother;
+      if (optimizer.solver == Solver::kExact) return Family::kKernelRegression;
+      return IsOnePlainStep(optimizer) ? Family::kKernelSmoother : Family::kKernelDescent;
     case FunctionClass::kNetwork: return Family::kNetwork;
     case FunctionClass::kLinear:
     case FunctionClass::kAffine: break;
   }
   if (optimizer.solver == Solver::kSgd) return Family::kSgd;
-  const bool one_plain_step = optimizer.solver == Solver::kGradient && optimizer.steps == 1 &&
-                              optimizer.eta_kind == EtaKind::kConstant &&
-                              optimizer.preconditioner == Preconditioner::kNone;
-  return one_plain_step ? Family::kHebbian : Family::kLeastSquares;
+  return IsOnePlainStep(optimizer) ? Family::kHebbian : Family::kLeastSquares;
 }
 
 std::string_view FamilyName(const Recipe& recipe) {
@@ -31,6 +38,7 @@ std::string_view FamilyName(const Recipe& recipe) {
     case Family::kLeastSquares: return "least_squares";
     case Family::kKernelSmoother: return "kernel_smoother";
     case Family::kKernelRegression: return "kernel_regression";
+    case Family::kKernelDescent: return "kernel_descent";
     case Family::kLocalPolynomial: return "local_polynomial";
     case Family::kNetwork: return "network";
   }
@@ -40,6 +48,7 @@ std::string_view FamilyName(const Recipe& recipe) {
 bool KeepsPairs(const Recipe& recipe) {
   const Family family = FamilyOf(recipe);
   return family == Family::kKernelSmoother || family == Family::kLocalPolynomial ||
+         family == Family::kKernelDescent ||
          (family == Family::kKernelRegression && !HasBudget(recipe));
 }
 
@@ -67,6 +76,7 @@ bool HasRidge(const Recipe& recipe) {
   switch (FamilyOf(recipe)) {
     case Family::kLeastSquares:
     case Family::kKernelRegression:
+    case Family::kKernelDescent:
     case Family::kLocalPolynomial: return true;
     default: return false;
   }

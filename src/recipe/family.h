@@ -15,6 +15,7 @@ enum class Family : std::uint8_t {
   kKernelSmoother,    ///< sums over the pairs: constant under a similarity, one step in a kernel's
                       ///< space
   kKernelRegression,  ///< exact in a kernel's space
+  kKernelDescent,     ///< approached there by steps
   kLocalPolynomial,   ///< a fit around every query
   kNetwork,           ///< a small network, trained while it reads
 };

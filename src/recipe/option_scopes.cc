@@ -10,6 +10,8 @@ using R = const Recipe&;
 bool IsLinear(R r) {
   return r.function.kind == FunctionClass::kLinear || r.function.kind == FunctionClass::kAffine;
 }
+// Do steps know what pairs are to each other?
+bool HasSystem(R r) { return IsLinear(r) || r.function.kind == FunctionClass::kKernel; }
 bool IsNetwork(R r) { return r.function.kind == FunctionClass::kNetwork; }
 bool IsSgd(R r) { return r.optimizer.solver == Solver::kSgd; }
 bool IsGradient(R r) { return r.optimizer.solver == Solver::kGradient; }
@@ -82,13 +84,13 @@ constexpr OptionScope kHomes[] = {
     {"eta",
      [](R r) { return (IsGradient(r) && r.optimizer.eta_kind != EtaKind::kInput) || IsNlms(r); },
      "eta belongs to gradient and to sgd(step: nlms)"},
-    {"eta_kind", [](R r) { return IsGradient(r) && IsLinear(r); },
-     "kinds of step sizes belong to gradient on a linear memory"},
+    {"eta_kind", [](R r) { return IsGradient(r) && HasSystem(r); },
+     "kinds of step sizes belong to gradient on a linear memory or in a kernel's space"},
     {"eps", [](R r) { return IsNlms(r) || IsAdapted(r); },
      "eps belongs to sgd(step: nlms), and to steps adapted a weight"},
     {"erase", IsLinearSgd, "erase keys belong to sgd on a linear memory"},
-    {"momentum", [](R r) { return IsSgd(r) || (IsGradient(r) && IsLinear(r)); },
-     "momentum belongs to sgd, and to gradient on a linear memory"},
+    {"momentum", [](R r) { return IsSgd(r) || (IsGradient(r) && HasSystem(r)); },
+     "momentum belongs to sgd, and to gradient on a linear memory or in a kernel's space"},
     {"weight_decay", IsSgd, "weight decay belongs to sgd"},
     {"loss", IsNetwork,
      "losses belong to networks; that of a linear memory is squared, and one gradient step of the "

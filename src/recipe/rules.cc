@@ -32,6 +32,10 @@ bool IsCompact(Kernel kernel) {
 
 bool HasMomentumOfDescent(R r) { return IsSolver(r, Solver::kGradient) && r.optimizer.momentum; }
 
+bool IsRegressionOfKernel(R r) {
+  return IsFamily(r, Family::kKernelRegression) || IsFamily(r, Family::kKernelDescent);
+}
+
 // Is its linear system approached by steps?
 bool IsLeastSquaresIteration(R r) {
   return IsFamily(r, Family::kLeastSquares) && !IsSolver(r, Solver::kExact);
@@ -93,13 +97,11 @@ constexpr Rule kRules[] = {
               r.similarity.kernel == Kernel::kInverseDistance;
      },
      "the inverse distance is infinite at a hit, so it spans no space of functions", Exponential},
-    {[](R r) { return IsFamily(r, Family::kKernelRegression) && IsCompact(r.similarity.kernel); },
+    {[](R r) { return IsRegressionOfKernel(r) && IsCompact(r.similarity.kernel); },
      "a compact kernel is not positive definite, so there is no regression in its space; it can "
      "weigh pairs around the query",
      [](Recipe& r) { r.function = {.kind = FunctionClass::kConstant}; }},
-    {[](R r) {
-       return r.similarity.kernel == Kernel::kLinear && !IsFamily(r, Family::kKernelRegression);
-     },
+    {[](R r) { return r.similarity.kernel == Kernel::kLinear && !IsRegressionOfKernel(r); },
      "the linear kernel is below 0 for half of all pairs, so it weighs none; it spans the "
      "functions of a regression (kernel | exact)",
      Exponential},
@@ -117,15 +119,14 @@ constexpr Rule kRules[] = {
     {[](R r) { return IsFamily(r, Family::kGatedVector) && !IsSolver(r, Solver::kGradient); },
      "a constant without similarity is one vector, written by one gradient step", Gradient},
     {[](R r) {
-       return IsFunction(r, FunctionClass::kKernel) && !IsSolver(r, Solver::kExact) &&
-              !IsSolver(r, Solver::kGradient);
+       return IsFunction(r, FunctionClass::kKernel) &&
+              (IsSolver(r, Solver::kSgd) || IsSolver(r, Solver::kChebyshev));
      },
-     "a regression in a kernel's space is solved exactly, or by one gradient step", Exact},
-    {[](R r) {
-       return r.optimizer.steps != 1 &&
-              (IsFamily(r, Family::kGatedVector) || IsFamily(r, Family::kKernelSmoother));
-     },
-     "without a linear map only one gradient step from 0 is defined", OneStep},
+     "a regression in a kernel's space is solved exactly, by gradient descent or by conjugate "
+     "gradients",
+     Exact},
+    {[](R r) { return r.optimizer.steps != 1 && IsFamily(r, Family::kGatedVector); },
+     "a vector without keys has one gradient step, from 0", OneStep},
     {[](R r) {
        return r.optimizer.eta_kind == EtaKind::kInput &&
               r.optimizer.preconditioner != Preconditioner::kNone;

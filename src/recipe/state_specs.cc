@@ -177,6 +177,7 @@ std::vector<StateSpec> StateSpecs(const Recipe& recipe) {
     case Family::kGatedVector: AddGatedVector(recipe, specs); break;
     case Family::kSgd: AddSgd(recipe, specs); break;
     case Family::kLeastSquares: AddLeastSquares(recipe, specs); break;
+    case Family::kKernelDescent:
     case Family::kKernelRegression:
       HasBudget(recipe) ? AddDictionary(specs) : AddPairs(recipe, specs);
       break;

@@ -156,6 +156,13 @@ constexpr ZooEntry kZoo[] = {
      "uniform | kernel(exponential) | exact(ridge: 0.001) | reading(scale: rsqrt_dk)",
      "Kernel ridge regression", "Test-time regression 2025, Vignette 4",
      "y = V^T (s(K, K) + ridge I)^-1 s(K, q)"},
+    {"kernel_gd",
+     "uniform | kernel(exponential) | gradient(steps: 8, eta_kind: relative, ridge: 0.001) | "
+     "reading(scale: rsqrt_dk)",
+     "Gradient descent in a kernel's space", "Test-time regression 2025, Vignettes 3 and 4",
+     "a <- a + eta / (|s(K, K)|_F + ridge) (V - s(K, K) a - ridge a), `steps` times from 0; y = "
+     "a^T "
+     "s(K, q)"},
     {"window_rls", "window(64) | kernel(linear) | exact(ridge: 0.001)",
      "Least squares over a window", "classic; Test-time regression 2025, section 3.1",
      "rls of the latest `window` pairs: y = V^T (K K^T + ridge I)^-1 K q"},

@@ -49,7 +49,7 @@ TEST(RecipeText, RecipesWithAMeaningComeInAllFamiliesAndParse) {
     ASSERT_EQ(ParseRecipe(ToString(recipe)), recipe);
     families.insert(FamilyOf(recipe));
   }
-  EXPECT_EQ(families.size(), 8u);
+  EXPECT_EQ(families.size(), 9u);
 }
 
 TEST(RecipeText, PrintsTheShortestNumbersAndOnlyWhatIsNotDefault) {

@@ -26,6 +26,7 @@ TEST(Zoo, HoldsEveryNameOfTheContract) {
       "rls weighted_rls "
       "mesa intention "
       "kalmanet batch_gd quasi_newton softmax kernel_smoother nadaraya_watson kernel_ridge "
+      "kernel_gd "
       "kernel_rls window_rls "
       "local_linear local_quadratic local_cubic window_softmax decayed_softmax affine_rls "
       "feature_rls ttt_linear ttt_mlp titans lact in_place_ttt");
@@ -69,6 +70,9 @@ TEST(Zoo, FamiliesAreThoseOfTheCatalogue) {
   EXPECT_EQ(family("softmax"), Family::kKernelSmoother);
   EXPECT_EQ(family("kernel_smoother"), Family::kKernelSmoother);
   EXPECT_EQ(family("kernel_ridge"), Family::kKernelRegression);
+  EXPECT_EQ(family("kernel_gd"), Family::kKernelDescent);
+  EXPECT_EQ(family("kernel_gd{steps: 1, eta_kind: constant}"), Family::kKernelSmoother);
+  EXPECT_EQ(family("kernel_gd{optimizer: conjugate_gradient}"), Family::kKernelDescent);
   EXPECT_EQ(family("local_cubic"), Family::kLocalPolynomial);
   EXPECT_EQ(family("titans"), Family::kNetwork);
 }

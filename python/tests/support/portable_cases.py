@@ -218,7 +218,17 @@ BIASED = [
     "local_linear{pair_bias: block, extent: 3, decay: scalar}",
     "local_quadratic{pair_bias: distance, extent: 5, kernel: gaussian, bandwidth: 1, causal: false}",
 ]
-PAIRS = SMOOTHERS + POLYNOMIALS + KERNELS + BIASED
+#: Steps towards kernel regression.
+DESCENTS = [
+    "kernel_gd",
+    "kernel_gd{eta_kind: constant, eta: 0.05, steps: 3, importance: input, decay: scalar}",
+    "kernel_gd{eta_kind: input, steps: 2, window: 5, read: before}",
+    "kernel_gd{kernel: gaussian, bandwidth: 1, momentum: true, steps: 4, importance: log, ridge: 0.3}",
+    "kernel_gd{kernel: linear, scale: 1, ridge: 0, causal: false, output_norm: rms}",
+    "kernel_gd{optimizer: conjugate_gradient, steps: 3, importance: input}",
+    "kernel_gd{optimizer: conjugate_gradient, steps: 300, window: 6, decay: 0.9}",
+]
+PAIRS = SMOOTHERS + POLYNOMIALS + KERNELS + BIASED + DESCENTS
 ALL = HEBBIAN + SGD + SCANS + VARIANTS + LEAST_SQUARES + NETWORKS + PAIRS
 
 SHAPES = {

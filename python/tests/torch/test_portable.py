@@ -62,6 +62,8 @@ CONVERGED = {
     "mesa{optimizer:conjugate_gradient,steps:2}": _CG + "}",
     "mesa{optimizer:conjugate_gradient,steps:3,preconditioner:diagonal}": _CG
     + ", preconditioner: diagonal}",
+    "kernel_gd{optimizer: conjugate_gradient, steps: 3, importance: input}": "kernel_gd{"
+    "optimizer: conjugate_gradient, steps: 60, importance: input, ridge: 0.3}",
 }
 SMALL = Sizes(
     batch=1, tokens=6, query_heads=4, key_heads=1, value_heads=2, heads=2, key_dim=3, value_dim=2

@@ -34,6 +34,7 @@ from ._sums import ridge_of, sums_of
 _REASONS = {
     "kernel_smoother": "its memory is the list of its pairs, which grows with a piece",
     "kernel_regression": "its memory is the list of its pairs, which grows with a piece",
+    "kernel_descent": "its memory is the list of its pairs, which grows with a piece",
     "local_polynomial": "its memory is the list of its pairs, which grows with a piece",
     "network": "its network after a piece is no affine function of that before it",
 }

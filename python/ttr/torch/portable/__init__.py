@@ -16,6 +16,7 @@ from torch import Tensor
 from . import (
     fast_weights,
     gpu_library,
+    kernel_descent,
     kernel_dictionary,
     kernel_regression,
     kernel_smoother,
@@ -100,6 +101,9 @@ def _road(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
         return kernel_smoother.run(call)
     if family == "kernel_regression":
         return (kernel_dictionary if call.choices.budget else kernel_regression).run(call)
+    if family == "kernel_descent":
+        descends = call.choices.optimizer == "gradient"
+        return (kernel_descent if descends else kernel_regression).run(call)
     if family == "local_polynomial":
         return local_polynomial.run(call)
     if call.choices.decay == "matrix":

@@ -8,7 +8,7 @@ pairs, and so is its factor:
     R K R + ridge 1 = L L^T,    E = L^-1 R V,    Z = L^-1 R k(Q),    y_t = sum_{i <= t} Z_it E_i
 
 All others, and systems that are singular to rounding, are formed and solved for every token, with
-the smallest norm. All arithmetic is float64. Cost a memory: P^3 / 3 + P^2 (T G + Dv) multiply-adds
+the smallest norm; conjugate gradients (`kernel | conjugate_gradient`) go this way, too. All arithmetic is float64. Cost a memory: P^3 / 3 + P^2 (T G + Dv) multiply-adds
 forward and P^2 numbers; of a system a token T P^3 / 3, or T W^3 / 3 of a window W.
 """
 
@@ -38,7 +38,7 @@ from .normalise import read_out
 from .not_finite import apart_from_pairs
 from .recipe import query_scale
 from .similarity import kernel_matrix
-from .solvers import Exact
+from .solvers import Exact, solve
 
 #: Numbers of the systems that are formed at a time.
 _SYSTEM_NUMBERS = 1 << 25
@@ -65,7 +65,7 @@ def _answers(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     choices = call.choices
     if not choices.causal:
         return _system(call, pairs, q.flatten(2, 3).unsqueeze(2), 0, 1).view(*q.shape[:4], -1)
-    nested = choices.decay == "none" and choices.window == 0
+    nested = choices.decay == "none" and choices.window == 0 and choices.optimizer == "exact"
     if not nested or query_scale(choices, call.sizes["Dk"]) < 0:
         return _by_token(call, pairs, q)
     rows = []
@@ -109,7 +109,7 @@ def _part(call: Call, pairs: Pairs, q: Tensor, n: slice, h: slice) -> tuple[Call
     return dataclasses.replace(call, tensors=tensors), part, q[n, h]
 
 
-def _ridge(call: Call) -> Tensor:
+def ridge_of(call: Call) -> Tensor:
     """[H] or [1]"""
     given = call.get("ridge")
     if given is None:
@@ -142,7 +142,7 @@ def _by_prefix(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     if seen.log_weight is not None:
         everything = everything._replace(seen=everything.seen & (seen.log_weight != -torch.inf))
     roots = _roots(pairs, everything).squeeze(-2)
-    ridge = _ridge(call)[:, None]
+    ridge = ridge_of(call)[:, None]
     a = _regular(kernel_matrix(call, pairs.k, pairs.k), roots, ridge)
     scale = a.detach().diagonal(dim1=-2, dim2=-1).clamp(min=1e-290).rsqrt()
     lower, info = torch.linalg.cholesky_ex(scale.unsqueeze(-1) * a * scale.unsqueeze(-2))
@@ -203,7 +203,7 @@ def _fades(seen: Sight) -> Tensor:
 
 def _sloped(call: Call, factor: Tensor, of_query: Tensor, of_value: Tensor) -> Tensor:
     """[N, H, C, G, Dv] of weights [N, H, C, P] and leftovers [N, H, C, G, P] and [N, H, C, P, Dv]."""
-    ridge = _ridge(call).detach()[:, None, None, None]
+    ridge = ridge_of(call).detach()[:, None, None, None]
     slope = torch.where(ridge == 0, 0, of_query / torch.where(ridge == 0, 1, ridge))
     return (slope * factor.unsqueeze(3)) @ of_value
 
@@ -217,19 +217,26 @@ def _by_token(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     return by_blocks(_system, call, pairs, q, size)
 
 
+def _solve(call: Call, a: Tensor, right: Tensor) -> Tensor:
+    """A^-1 right, exactly or as conjugate gradients leave it."""
+    if call.choices.optimizer == "exact":
+        return Exact.apply(a, right)
+    return solve(call.choices, a, right, ridge_of(call))
+
+
 def _system(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
     """[N, H, C, G, Dv] of a block's queries [N, H, C, G, Dk]."""
     seen = sight(call, pairs, begin, end)
     k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
-    roots, ridge = _roots(pairs, seen), _ridge(call)[:, None, None]
+    roots, ridge = _roots(pairs, seen), ridge_of(call)[:, None, None]
     gram = kernel_matrix(call, k, k)
     a = _regular(gram.unsqueeze(2), roots, ridge)
     near = kernel_matrix(call, k, q.flatten(2, 3)).unflatten(3, q.shape[2:4]).transpose(2, 3)
-    x = roots.unsqueeze(-1) * Exact.apply(a, roots.unsqueeze(-1) * near)  # [N, H, C, p, G]
+    x = roots.unsqueeze(-1) * _solve(call, a, roots.unsqueeze(-1) * near)  # [N, H, C, p, G]
     y = x.mT @ v.unsqueeze(2)
     if _has_slopes(pairs) and seen.factor is not None:
         with torch.no_grad():
-            fit = roots.unsqueeze(-1) * Exact.apply(a, roots.unsqueeze(-1) * v.unsqueeze(2))
+            fit = roots.unsqueeze(-1) * _solve(call, a, roots.unsqueeze(-1) * v.unsqueeze(2))
             of_query = (near - gram.unsqueeze(2) @ x).mT
             of_value = v.unsqueeze(2) - gram.unsqueeze(2) @ fit
         factor = torch.where(seen.factor == 0, seen.factor, 0)

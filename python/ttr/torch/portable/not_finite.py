@@ -202,7 +202,8 @@ class _Rows:
 
     def _of_reader(self) -> tuple[str, ...]:
         """Inputs of the token that reads, which write nothing: how its system is solved."""
-        return ("step", "momentum") if self._call.choices.family == "least_squares" else ()
+        solves = self._call.choices.family in ("least_squares", "kernel_descent")
+        return ("step", "momentum") if solves else ()
 
     def of_queries(self) -> Tensor:
         """[B, H, G, T, 1]: tokens that do not read by finite numbers."""
