@@ -48,7 +48,7 @@ def add_late_parts(layer: Any, state: MutableMapping[str, Tensor], prefix: str) 
     like = state.get(f"{prefix}output.weight")
     if like is None:
         return
-    if layer.design.gate_bias:
+    if layer.design.output_gate and layer.design.gate_bias:
         _add_gate(layer, state, f"{prefix}gate.", like)
     ridge = layer.gates["ridge"] if "ridge" in layer.gates else None
     if isinstance(ridge, Positive) and ridge.least:
