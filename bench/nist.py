@@ -3,6 +3,7 @@
 
     bench/nist.py                            # the table of docs/sklearn.md
     bench/nist.py --recipe 'affine_rls{importance: input}'
+    bench/nist.py --offsets                  # digits of slopes where regressors or the response are moved
 
 -log10 of the largest relative error of the certified coefficients, and of their standard errors, at
 most 15, as many as are certified; the median over orders of the rows, as any order rounds in its own
@@ -124,14 +125,38 @@ def table(recipe: str, orders: int) -> str:
     return markdown(head, rows)
 
 
+def slope_digits(x: Array, y: Array, recipe: str, moved: str, offset: float, kind: str) -> float:
+    """Of slopes, with `offset` added in numbers of that kind, beside lstsq of the rows as they were."""
+    known = np.linalg.lstsq(x - x.mean(0), y - y.mean(), rcond=None)[0]
+    far_x = (x + offset * (moved == "regressors")).astype(kind)
+    far_y = (y + offset * (moved == "response")).astype(kind)
+    model = StreamingRegressor(recipe.replace("{", "{ridge: 0, ")).fit(far_x, far_y)
+    return digits(model.coef_, known)
+
+
+def offsets_table(recipe: str) -> str:
+    """1000 rows of four standard normal regressors, noise of .1."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((1000, 4))
+    y = x @ [1.0, -2.0, 0.5, 3.0] + 4 + 0.1 * random.standard_normal(1000)
+    offsets = (0.0, 1e3, 1e6, 1e9)
+    rows = []
+    for kind in ("float64", "float32"):
+        for moved in ("regressors", "response"):
+            found = [slope_digits(x, y, recipe, moved, offset, kind) for offset in offsets]
+            rows.append([f"{moved}, {kind}", *(f"{number:.1f}" for number in found)])
+    return markdown(["digits of slopes", *(f"{offset:.0e}" for offset in offsets)], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--recipe", default=RECIPE, help=f"affine_rls with options; {RECIPE}")
     parser.add_argument("--orders", type=int, default=31, help="of the rows; 31")
+    parser.add_argument("--offsets", action="store_true", help="how many digits an offset takes")
     given = parser.parse_args()
-    print(table(given.recipe, given.orders))
+    print(offsets_table(given.recipe) if given.offsets else table(given.recipe, given.orders))
 
 
 if __name__ == "__main__":

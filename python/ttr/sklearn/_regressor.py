@@ -295,8 +295,9 @@ class StreamingRegressor(Learned, RegressorMixin, BaseEstimator):  # type: ignor
             A <- A - sum w x x^T,   B <- B - sum w x y^T
 
         and the residual sum of squares with them. O(n p^2 + p^3). What remains keeps the absolute
-        rounding errors of all that was there: errors beside a fit of the rows that remain are in
-        docs/sklearn.md. ``latest``: of a recipe that forgets, whose weights depend on a row's age, the
+        rounding errors of all that was there, and A has half the digits of the rows: 7e-12 of the
+        coefficients after 100 000 rows of one scale, no digit where rows of 1000 times the scale left
+        a nearly singular problem (docs/sklearn.md; windows subtract nothing). ``latest``: of a recipe that forgets, whose weights depend on a row's age, the
         last rows that were learned can be taken back, all in their order; that they are those is the
         caller's word.
 
