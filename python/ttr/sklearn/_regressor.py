@@ -296,10 +296,10 @@ class StreamingRegressor(Learned, RegressorMixin, BaseEstimator):  # type: ignor
 
         and the residual sum of squares with them. O(n p^2 + p^3). What remains keeps the absolute
         rounding errors of all that was there, and A has half the digits of the rows: 7e-12 of the
-        coefficients after 100 000 rows of one scale, no digit where rows of 1000 times the scale left
-        a nearly singular problem (docs/sklearn.md; windows subtract nothing). ``latest``: of a recipe that forgets, whose weights depend on a row's age, the
-        last rows that were learned can be taken back, all in their order; that they are those is the
-        caller's word.
+        coefficients after 100 000 rows of one scale, hardly a digit where rows of 1000 times the scale
+        left a nearly singular problem (docs/sklearn.md; windows subtract nothing). ``latest``: of a
+        recipe that forgets, whose weights depend on a row's age, the last rows that were learned can be
+        taken back, all in their order; that they are those is the caller's word.
 
         Warns (RuntimeWarning) where what remains is not positive definite to rounding, and goes on
         with the coefficients of least norm. ValueError, and nothing changed: more rows than were
