@@ -67,7 +67,7 @@ border-radius:8px;overflow-x:auto;line-height:1.5;tab-size:2}
 .command pre::before{content:"$ ";color:var(--muted);user-select:none}
 footer{margin-top:4rem;padding-top:1.5rem;padding-bottom:4rem;color:var(--muted);font-size:.92rem}
 footer div{border-top:1px solid var(--line);padding-top:1.5rem}
-footer a{margin-right:1.2rem}
+footer a{display:inline-block;margin-right:1.2rem}
 @media (max-width:640px){body{font-size:16px}dl{grid-template-columns:1fr;gap:0}
 dd{margin-bottom:.5rem}th,td{padding-left:1rem}header{padding-top:2.5rem}h1{font-size:1.95rem}
 .lead{font-size:1.08rem}section{margin-top:2.25rem;padding-top:2rem}h2{font-size:1.35rem}
