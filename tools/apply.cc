@@ -244,7 +244,12 @@ void AddApply(Command ttr) {
       "  ttr apply gated_deltanet --in qkv.safetensors --out y.safetensors\n"
       "  ttr apply 'rls{ridge: 1e-2}' --in qkv.safetensors --out y.safetensors --split 4\n"
       "  ttr apply deltanet --in qkv_dy.safetensors --out grads.safetensors --grad\n"
-      "Which inputs a layer takes: ttr zoo NAME");
+      "Which inputs a layer takes: ttr zoo NAME. Python with safetensors makes such a file:\n"
+      "  import numpy as np, safetensors.numpy\n"
+      "  q, k, v = np.random.default_rng(0).standard_normal((3, 1, 128, 4, 64), np.float32)"
+      "  # B, T, H, D\n"
+      "  gates = {'log_decay': -np.ones((1, 128, 4), 'f'), 'step': np.ones((1, 128, 4), 'f')}\n"
+      "  safetensors.numpy.save_file({'q': q, 'k': k, 'v': v, **gates}, 'qkv.safetensors')");
   const auto arguments = std::make_shared<ApplyArguments>();
   command.AddOption("RECIPE", arguments->recipe, "a zoo name, name{changes}, a recipe line, @FILE")
       .Required();

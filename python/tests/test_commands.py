@@ -94,6 +94,15 @@ def test_layers_are_applied_to_files(line: str, folder: Path) -> None:
     assert safetensors.load_file(folder / words[words.index("--out") + 1])["y"].shape == (1, 8, 2, 4)
 
 
+def test_help_of_apply_makes_the_file_that_it_applies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("safetensors")
+    text = run(folder, ["ttr", "apply", "--help"])
+    program = text[text.index("  import numpy") :]
+    monkeypatch.chdir(folder)
+    exec(compile("\n".join(line.strip() for line in program.splitlines()), "ttr apply --help", "exec"), {})
+    run(folder, shlex.split("ttr apply gated_deltanet --in qkv.safetensors --out y.safetensors"))
+
+
 @pytest.mark.parametrize("line", only(LINES, "ttr experiment"))
 def test_experiments_run_in_their_quick_forms(line: str, folder: Path) -> None:
     # Whole ones take up to minutes. What a line says of sizes is parsed, and then smaller.

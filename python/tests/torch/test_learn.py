@@ -80,6 +80,11 @@ def test_a_recipe_of_ones_own_stands_beside_the_methods(tmp_path: Path, capsys: 
     with pytest.raises(SystemExit):
         __main__.main([*words, "--recipe", "rls{rige: 1}"])
     assert "did you mean ridge?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        __main__.main([*words, "--methods", "gated_deltane"])
+    assert "did you mean gated_deltanet?" in capsys.readouterr().err
+    assert __main__.main(["lern"]) == 2
+    assert "did you mean learn?" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import sys
 
+from ttr._names import hint
+
 #: The module of each that has its `main`.
 EXPERIMENTS = {
     "mqar": "mqar.command", "exact": "exact", "steps": "steps", "curvature": "curvature", "local": "local",
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     name = arguments[0]
     if name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
-        print(f"ttr.experiments: '{name}' must be of {known}", file=sys.stderr)
+        print(f"ttr.experiments: '{name}' must be of {known}{hint(name, EXPERIMENTS)}", file=sys.stderr)
         return 2
     if importlib.util.find_spec("torch") is None:
         print(f"ttr.experiments: {name} needs PyTorch: pip install torch", file=sys.stderr)

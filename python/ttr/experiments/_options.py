@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from ttr._names import hint
+
 
 def parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """A command's options, those that every experiment has."""
@@ -40,7 +42,8 @@ def words(known: Collection[str]) -> Any:
         names = [word.strip() for word in text.split(",")]
         for name in names:
             if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' must be of {', '.join(known)}")
+                meant = hint(name, known)
+                raise argparse.ArgumentTypeError(f"'{name}' must be of {', '.join(known)}{meant}")
         return names
 
     return parse
