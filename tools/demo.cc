@@ -86,8 +86,8 @@ report::Section PaperMap() {
   report::Section section;
   section.title = "The paper, place by place";
   section.text = {
-      "What ttr has for every equation, layer, claim and figure of the paper that this page is "
-      "named after. The document `docs/paper.md` also says what shows each, and what differs."};
+      "What ttr has for every equation, layer, claim and figure of the paper that it is named "
+      "after. The document `docs/paper.md` also says what shows each, and what differs."};
   for (const experiments::PaperSection& part : experiments::Paper()) {
     report::Table table;
     table.AddText("place").AddText("what stands there").AddText("recipe");
