@@ -129,7 +129,7 @@ StudyChart LossChart(std::string stem, std::string title, const std::vector<Laye
   for (const int panel : panels) {
     report::Panel drawn = LossPanel(losses, panel, tokens);
     if (panels.size() > 1) {
-      figure.caption += figure.chart.panels.empty() ? "on the left " : "; on the right ";
+      figure.caption += figure.chart.panels.empty() ? "in the first panel " : "; in the second ";
     }
     figure.caption += LowestOf(losses, panel);
     figure.chart.panels.push_back(std::move(drawn));

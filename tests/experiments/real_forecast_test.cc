@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,6 +49,43 @@ std::string RunTable(ForecastRun& run, const std::string& text, std::int64_t blo
       ForecastTable(table, run, {.block = block}, [&](std::string_view line) { out += line; });
   if (tail != nullptr) *tail = last;
   return out;
+}
+
+// The axis of the last rows in the chart of a table of two columns, times and `a`.
+report::Axis AxisOf(const std::string& text, bool by_times) {
+  const TableOptions columns{.columns = {"a"}};
+  std::istringstream before(text), in(text);
+  TableReader reader(before, "test", columns);
+  std::vector<TableRow> first;
+  for (TableRow row; reader.Next(row);) first.push_back(row);
+  RowClock clock(reader, first, "");
+  ForecastOptions options{.columns = {"a"}, .lags = 2};
+  options.memories.push_back({"rls", ParseRecipe("rls")});
+  ForecastRun run(options);
+  TableReader table(in, "test", columns);
+  const ForecastTail tail =
+      ForecastTable(table, run, {.clock = by_times ? &clock : nullptr}, [](std::string_view) {});
+  return ForecastChart(run, options, tail).panels.front().x;
+}
+
+TEST(ForecastTable, ChartsShowTheTimesOfRows) {
+  std::string months = "month,a\n", days = "day,a\n";
+  for (int t = 0; t < 60; ++t) {
+    months += fmt::format("{}-{:02},{}\n", 2000 + t / 12, t % 12 + 1, t * t % 7);
+  }
+  for (int t = 0; t < 20; ++t) days += fmt::format("{:02}.05.2001,{}\n", t + 1, t * t % 7);
+  const report::Axis years = AxisOf(months, true);
+  EXPECT_EQ(years.label, "month");
+  ASSERT_EQ(years.ticks.size(), 4u);  // where a year begins
+  EXPECT_EQ(years.ticks[0].label, "2001");
+  EXPECT_EQ(years.ticks[0].at, 13);
+  const report::Axis even = AxisOf(days, true);
+  ASSERT_EQ(even.ticks.size(), 3u);
+  EXPECT_EQ(even.ticks[0].label, "04.05.2001");
+  EXPECT_EQ(even.ticks[0].at, 4);
+  const report::Axis numbers = AxisOf(days, false);
+  EXPECT_EQ(numbers.label, "row");
+  EXPECT_TRUE(numbers.ticks.empty());
 }
 
 TEST(ForecastTable, OwnFieldsFirstThenEveryMethodOfEveryColumn) {
