@@ -209,10 +209,14 @@ bool IsPolynomial(const Recipe& recipe) {
   return recipe.function.kind == FunctionClass::kPolynomial;
 }
 
-// Do roundings count as much as what the data make of them, which no system tells? Fits around
-// queries, and networks, whose training goes on from its own roundings.
+// Does what roundings do depend on the data, with no system whose condition would say how? So it is
+// of fits around queries, of networks, whose training goes on from its own roundings, and of a
+// curvature that drops directions nearly as long as those it keeps.
 bool IsSensitive(const Recipe& recipe) {
-  return IsPolynomial(recipe) || recipe.function.kind == FunctionClass::kNetwork;
+  const bool drops_directions = recipe.optimizer.solver == Solver::kSgd &&
+                                recipe.optimizer.preconditioner == Preconditioner::kLowRank;
+  return drops_directions || IsPolynomial(recipe) ||
+         recipe.function.kind == FunctionClass::kNetwork;
 }
 
 // [B, T, H]: how many times as much as its inputs an output moves. Moves in drawn directions add up
