@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "python/core/arrays.h"
@@ -92,6 +93,27 @@ class Unlocked {
  private:
   nb::gil_scoped_release released_;  // first: a thread that waits for its turn holds no GIL
   std::unique_lock<Turn> lock_;      // given back before the GIL is taken again
+};
+
+/// What Python's threads share, and who may use it now. A copy waits for its turn.
+template <class T>
+class Shared {
+ public:
+  explicit Shared(T value) : value_(std::move(value)) {}
+  Shared(const Shared& other) : value_(other.Copy()) {}
+
+  T& value() { return value_; }
+  const T& value() const { return value_; }
+  Turn& turn() const { return turn_; }
+
+ private:
+  T Copy() const {
+    const Unlocked unlocked(turn_);
+    return value_;
+  }
+
+  mutable Turn turn_;
+  T value_;
 };
 
 }  // namespace ttr::python

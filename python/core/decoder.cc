@@ -176,6 +176,81 @@ void SetState(SharedDecoder& self, const nb::tuple& saved) {
   }
 }
 
+void BindSteps(nb::class_<SharedDecoder>& bound) {
+  using D = SharedDecoder;
+  const auto none = nb::none();
+  bound
+      .def("step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+           nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
+           nb::sig("def step(self, " TTR_QKV ", *, threads: int | None = None, "
+                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
+           "Memorizes a token, or several, and answers each (k, v have n rows a token where the "
+           "recipe takes n steps).")
+      .def(
+          "roll_back",
+          [](D& self, std::int64_t tokens) {
+            const Unlocked unlocked(self.turn());
+            self.decoder().RollBack(tokens);
+          },
+          nb::arg("tokens"), nb::sig("def roll_back(self, tokens: int) -> None"),
+          "Forgets the last tokens, at most `pending`, as if they had never been.")
+      .def_prop_ro(
+          "pending",
+          [](const D& self) {
+            const Unlocked unlocked(self.turn());
+            return self.decoder().pending();
+          },
+          nb::sig("def pending(self) -> int"), "Tokens that roll_back can take back now.")
+      .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
+           nb::arg("threads") = none, nb::arg("inputs"),
+           nb::sig("def memorize(self, k: object = None, v: object = None, *, "
+                   "threads: int | None = None, **inputs: object) -> None"),
+           "Writes one token without reading.")
+      .def("retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("threads") = none,
+           nb::arg("out") = none, nb::arg("inputs"),
+           nb::sig("def retrieve(self, q: object = None, *, threads: int | None = None, "
+                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
+           "Reads without writing, any number of queries.");
+}
+
+void BindState(nb::class_<SharedDecoder>& bound) {
+  using D = SharedDecoder;
+  const auto none = nb::none();
+  bound
+      .def(
+          "state", [](D& self) { return ShareState(Flushed(self, nullptr)); },
+          nb::sig("def state(self) -> " TTR_STATE),
+          "The state after the last token, as new arrays; empty before the first.")
+      .def_prop_ro("auxiliary", &Auxiliary, nb::sig("def auxiliary(self) -> " TTR_ARRAY " | None"),
+                   R"(What the engine keeps beside the state: saved with it, and put back by
+set_auxiliary behind start, later answers are the same bit for bit. None where there is none.)")
+      .def(
+          "set_auxiliary",
+          [](D& self, nb::handle numbers) {
+            const Array array = ReadArray("set_auxiliary", "numbers", numbers);
+            const Unlocked unlocked(self.turn());
+            self.decoder().SetAuxiliary(array.view);
+          },
+          nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
+      .def_prop_ro_static(
+          "most_draft", [](nb::handle) { return Decoder::kMostTokens; },
+          "Tokens of a draft, at most.")
+      .def_prop_ro("recipe", [](const D& self) { return self.layer().recipe(); })
+      .def("__repr__",
+           [](const D& self) {
+             const Dims& d = self.dims();
+             return "Decoder(" +
+                    std::string(nb::repr(nb::cast(ToString(self.layer().recipe()))).c_str()) +
+                    ", key_dim=" + std::to_string(d.key_dim) +
+                    ", value_dim=" + std::to_string(d.value_dim) +
+                    ", heads=" + std::to_string(d.heads) + ", batch=" + std::to_string(d.batch) +
+                    ", dtype='" + std::string(Name(self.dtype())) + "')";
+           })
+      .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", &SetState, nb::arg("saved"),
+           nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+}
+
 }  // namespace
 
 std::shared_ptr<const Layer> LayerFrom(nb::handle layer) {
@@ -257,70 +332,9 @@ beside the state, else the state is copied before every token. window: tokens af
 beside those of a draft is written, 1 to 64; 0: as the engine chooses. ValueError: out of range.)")
       .def("start", &Start, nb::arg("state") = none,
            nb::sig("def start(self, state: " TTR_GIVEN " = None) -> None"),
-           "Goes on from a copy of `state`; None or {}: from the recipe's start.")
-      .def("step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-           nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
-           nb::sig("def step(self, " TTR_QKV ", *, threads: int | None = None, "
-                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
-           "Memorizes a token, or several, and answers each (k, v have n rows a token where the "
-           "recipe takes n steps).")
-      .def(
-          "roll_back",
-          [](D& self, std::int64_t tokens) {
-            const Unlocked unlocked(self.turn());
-            self.decoder().RollBack(tokens);
-          },
-          nb::arg("tokens"), nb::sig("def roll_back(self, tokens: int) -> None"),
-          "Forgets the last tokens, at most `pending`, as if they had never been.")
-      .def_prop_ro(
-          "pending",
-          [](const D& self) {
-            const Unlocked unlocked(self.turn());
-            return self.decoder().pending();
-          },
-          nb::sig("def pending(self) -> int"), "Tokens that roll_back can take back now.")
-      .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
-           nb::arg("threads") = none, nb::arg("inputs"),
-           nb::sig("def memorize(self, k: object = None, v: object = None, *, "
-                   "threads: int | None = None, **inputs: object) -> None"),
-           "Writes one token without reading.")
-      .def("retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("threads") = none,
-           nb::arg("out") = none, nb::arg("inputs"),
-           nb::sig("def retrieve(self, q: object = None, *, threads: int | None = None, "
-                   "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
-           "Reads without writing, any number of queries.")
-      .def(
-          "state", [](D& self) { return ShareState(Flushed(self, nullptr)); },
-          nb::sig("def state(self) -> " TTR_STATE),
-          "The state after the last token, as new arrays; empty before the first.")
-      .def_prop_ro("auxiliary", &Auxiliary, nb::sig("def auxiliary(self) -> " TTR_ARRAY " | None"),
-                   R"(What the engine keeps beside the state: saved with it, and put back by
-set_auxiliary behind start, later answers are the same bit for bit. None where there is none.)")
-      .def(
-          "set_auxiliary",
-          [](D& self, nb::handle numbers) {
-            const Array array = ReadArray("set_auxiliary", "numbers", numbers);
-            const Unlocked unlocked(self.turn());
-            self.decoder().SetAuxiliary(array.view);
-          },
-          nb::arg("numbers"), nb::sig("def set_auxiliary(self, numbers: object) -> None"))
-      .def_prop_ro_static(
-          "most_draft", [](nb::handle) { return Decoder::kMostTokens; },
-          "Tokens of a draft, at most.")
-      .def_prop_ro("recipe", [](const D& self) { return self.layer().recipe(); })
-      .def("__repr__",
-           [](const D& self) {
-             const Dims& d = self.dims();
-             return "Decoder(" +
-                    std::string(nb::repr(nb::cast(ToString(self.layer().recipe()))).c_str()) +
-                    ", key_dim=" + std::to_string(d.key_dim) +
-                    ", value_dim=" + std::to_string(d.value_dim) +
-                    ", heads=" + std::to_string(d.heads) + ", batch=" + std::to_string(d.batch) +
-                    ", dtype='" + std::string(Name(self.dtype())) + "')";
-           })
-      .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
-      .def("__setstate__", &SetState, nb::arg("saved"),
-           nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+           "Goes on from a copy of `state`; None or {}: from the recipe's start.");
+  BindSteps(bound);
+  BindState(bound);
 }
 
 }  // namespace ttr::python

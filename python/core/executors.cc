@@ -15,8 +15,8 @@ namespace nb = nanobind;
 
 /// Has the pool been at work in a process that this one was forked from? Called under the GIL.
 bool ForkedFromWork() {
-  static const pid_t home = getpid();  // of the first process that works
-  return home != getpid();
+  static const pid_t first = getpid();  // of the first process that works
+  return first != getpid();
 }
 
 Executor& Pool(int threads) {

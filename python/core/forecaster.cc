@@ -27,26 +27,7 @@ namespace {
 
 #define TTR_ARRAY "numpy.typing.NDArray[numpy.float64]"
 
-/// A forecaster, and who may use it now.
-class SharedForecaster {
- public:
-  explicit SharedForecaster(Forecaster forecaster) : forecaster_(std::move(forecaster)) {}
-  SharedForecaster(const SharedForecaster& other) : forecaster_(other.Copy()) {}
-
-  Forecaster& forecaster() { return forecaster_; }
-  const Forecaster& forecaster() const { return forecaster_; }
-  Turn& turn() const { return turn_; }
-  std::int64_t columns() const { return forecaster_.options().columns; }
-
- private:
-  Forecaster Copy() const {
-    const Unlocked unlocked(turn_);
-    return forecaster_;
-  }
-
-  mutable Turn turn_;
-  Forecaster forecaster_;
-};
+using SharedForecaster = Shared<Forecaster>;
 
 /// [n, columns] numbers in double precision.
 Array ReadRows(const char* name, std::int64_t columns, nb::handle rows) {
@@ -115,9 +96,9 @@ class Table {
 };
 
 nb::object Read(SharedForecaster& self, nb::handle rows, nb::handle known) {
-  const Table table(self.forecaster().options(), rows, known);
+  const Table table(self.value().options(), rows, known);
   const Unlocked unlocked(self.turn());
-  table.ReadBy(self.forecaster());
+  table.ReadBy(self.value());
   return table.forecasts();
 }
 
@@ -132,7 +113,7 @@ nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, const nb::
   nb::list forecasts;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     readers.push_back(nb::cast<SharedForecaster*>(forecasters[i]));
-    read.emplace_back(readers.back()->forecaster().options(), tables[i], known[i]);
+    read.emplace_back(readers.back()->value().options(), tables[i], known[i]);
     forecasts.append(read.back().forecasts());
   }
   Executor& executor = ExecutorFor(threads);
@@ -140,7 +121,7 @@ nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, const nb::
     const nb::gil_scoped_release released;
     executor.Run(static_cast<std::int64_t>(readers.size()), [&](std::int64_t i) {
       const std::lock_guard<Turn> lock(readers[i]->turn());
-      read[i].ReadBy(readers[i]->forecaster());
+      read[i].ReadBy(readers[i]->value());
     });
   }
   return forecasts;
@@ -150,9 +131,9 @@ nb::list ReadAll(const nb::list& forecasters, const nb::list& tables, const nb::
 class Rows {
  public:
   Rows(const SharedForecaster& self, std::int64_t rows)
-      : array_(NewArray(DType::kFloat64, Shape{rows, self.columns()})),
+      : array_(NewArray(DType::kFloat64, Shape{rows, self.value().options().columns})),
         room_(WriteArray("forecast", "rows", array_)),
-        size_(static_cast<std::size_t>(rows * self.columns())) {}
+        size_(static_cast<std::size_t>(rows * self.value().options().columns)) {}
 
   const nb::object& array() const { return array_; }
   std::span<double> room() const { return {room_.view.as<double>(), size_}; }
@@ -164,19 +145,19 @@ class Rows {
 };
 
 nb::object Ahead(SharedForecaster& self, std::int64_t rows, nb::handle known) {
-  const Known given(self.forecaster().options().exogenous, known);
+  const Known given(self.value().options().exogenous, known);
   const Rows forecasts(self, rows);
   const Unlocked unlocked(self.turn());
-  self.forecaster().Ahead(forecasts.room(), {}, given.From(0));
+  self.value().Ahead(forecasts.room(), {}, given.From(0));
   return forecasts.array();
 }
 
 nb::tuple Bounds(SharedForecaster& self, double level, std::int64_t rows, nb::handle known) {
-  const Known given(self.forecaster().options().exogenous, known);
+  const Known given(self.value().options().exogenous, known);
   const Rows forecasts(self, rows), lower(self, rows), upper(self, rows);
   {
     const Unlocked unlocked(self.turn());
-    Forecaster& forecaster = self.forecaster();
+    Forecaster& forecaster = self.value();
     forecaster.Ahead(forecasts.room(), {}, given.From(0));
     forecaster.Margins(level, upper.room());
     for (std::size_t i = 0; i < forecasts.room().size(); ++i) {
@@ -240,10 +221,10 @@ nb::tuple GetState(const SharedForecaster& self) {
   std::string saved;
   {
     const Unlocked unlocked(self.turn());
-    for (std::int64_t i = 0; i < self.forecaster().memories(); ++i) {
-      files.push_back(self.forecaster().memory(i).ToTensors());
+    for (std::int64_t i = 0; i < self.value().memories(); ++i) {
+      files.push_back(self.value().memory(i).ToTensors());
     }
-    saved = self.forecaster().Save();
+    saved = self.value().Save();
   }
   nb::list memories;
   for (const TensorFile& file : files) {
@@ -253,7 +234,8 @@ nb::tuple GetState(const SharedForecaster& self) {
     }
     memories.append(nb::make_tuple(file.metadata, tensors));
   }
-  return nb::make_tuple(self.columns(), OptionsOf(self.forecaster().options()), memories, saved);
+  return nb::make_tuple(self.value().options().columns, OptionsOf(self.value().options()), memories,
+                        saved);
 }
 
 void SetState(SharedForecaster& self, const nb::tuple& state) {
@@ -306,12 +288,12 @@ known: exogenous columns [m, E] of these rows and of as many later ones as they 
            nb::sig("def bounds(self, level: float, rows: int, known: object = None) -> "
                    "tuple[" TTR_ARRAY ", " TTR_ARRAY "]"),
            "The intervals of the next rows; NaN where errors are not measured.")
-      .def_prop_ro("rows", [](const F& self) { return self.forecaster().rows(); })
+      .def_prop_ro("rows", [](const F& self) { return self.value().rows(); })
       .def_prop_ro(
           "condition",
           [](const F& self) {
             const Unlocked unlocked(self.turn());
-            return self.forecaster().memory().Condition();
+            return self.value().memory().Condition();
           },
           "As Memory.condition() has it.")
       .def(

@@ -210,21 +210,111 @@ nb::tuple Reduce(const SharedLayer& self) {
                         nb::make_tuple(ToString(self.layer->recipe()), self.layer->plan().engine));
 }
 
-}  // namespace
-
-void BindLayer(nb::module_& module) {
-  using L = SharedLayer;
+void BindForward(nb::class_<SharedLayer>& bound) {
   const std::string forward_signature = "def forward(self, " TTR_QKV ", *, state: " TTR_GIVEN
                                         " = None, threads: int | None = None, " +
                                         SwitchParameters() +
                                         "return_status: bool = False, out: " TTR_GIVEN
                                         " = None, **inputs: object) -> tuple[" TTR_ARRAY
                                         ", " TTR_STATE "]";
+  const auto none = nb::none();
+  bound
+      .def(
+          "forward", &Forward, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+          nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
+          nb::arg("return_status") = false, nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig(forward_signature.c_str()),
+          R"(Memorizes every token and answers every query: y [B, T, max(H, Hq), Dv] in the type of v
+(float32 for bfloat16 of a library that is not NumPy), and the state after the last token, new arrays.
+
+return_status: a third result, int8 [B, T, max(H, Hq)]: 0 solved, 1 singular and solved by the smallest
+norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "y", "status",
+"iterations" (int64), "residual" (float64); of local polynomials "slope" [B, T, heads, Dk Dv], of
+least squares and kernel regression "leverage", of weighted means and local polynomials
+"effective_pairs" (float64 [B, T, heads]). bfloat16_products: products with the memory may be rounded
+to bfloat16 where q, k, v are that; off by some 1e-3.)")
+      .def(
+          "forward_at", &ForwardAt, nb::arg("at"), nb::arg("q") = none, nb::arg("k") = none,
+          nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
+          nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig("def forward_at(self, at: collections.abc.Sequence[int], " TTR_QKV
+                  ", *, state: " TTR_GIVEN " = None, threads: int | None = None, "
+                  "out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> tuple[" TTR_ARRAY ", " TTR_STATE ", list[" TTR_STATE "]]"),
+          R"(`forward`, with the states as after the first at[i] tokens (of what is packed: after token
+at[i] - 1, of its sequence alone), which a prefix cache keeps: y, the last state, these states. `at` rises
+from 1 to T.)");
+}
+
+void BindReading(nb::class_<SharedLayer>& bound) {
   const std::string memorize_signature =
       "def memorize(self, k: object = None, v: object = None, *, state: " TTR_GIVEN
       " = None, threads: int | None = None, " +
       SwitchParameters() + "**inputs: object) -> " TTR_STATE;
   const auto none = nb::none();
+  bound
+      .def(
+          "step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
+          nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,
+          nb::arg("inputs"),
+          nb::sig("def step(self, " TTR_QKV ", *, state: " TTR_STATE ", "
+                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> " TTR_ARRAY),
+          R"(One token (T = 1), in place: the arrays in `state` are written; what it lacks, or what grows,
+is put into it. A Decoder is faster.)")
+      .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
+           nb::arg("state") = none, nb::arg("threads") = none, nb::arg("inputs"),
+           nb::sig(memorize_signature.c_str()),
+           "Writes without reading: the state after the last token.")
+      .def(
+          "retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("state") = none,
+          nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
+          nb::sig("def retrieve(self, q: object = None, *, state: " TTR_GIVEN " = None, "
+                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
+                  "-> " TTR_ARRAY),
+          R"(Reads without writing: y = m(q), from q and the constants of the recipe. A recipe without
+queries, or an empty state, takes the size of the answer from out["y"].)");
+}
+
+void BindBackward(nb::class_<SharedLayer>& bound) {
+  const auto none = nb::none();
+  bound.def(
+      "backward", &Backward, nb::arg("dy"), nb::arg("q") = none, nb::arg("k") = none,
+      nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("dstate") = none,
+      nb::arg("wanted") = none, nb::arg("threads") = none, nb::arg("inputs"),
+      nb::sig("def backward(self, dy: object, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
+              "dstate: " TTR_GIVEN " = None, "
+              "wanted: collections.abc.Iterable[str] | None = None, "
+              "threads: int | None = None, **inputs: object) "
+              "-> tuple[" TTR_STATE ", " TTR_STATE "]"),
+      R"(Gradients of a scalar loss from dy, its gradient for y, and dstate, that for the final state
+(absent: zero). The inputs and the state are those of the forward call at its start. Two dictionaries:
+gradients of the inputs by their keywords (of those in `wanted` alone, where it is given), and of the
+initial state. Where has_gradients is False it takes central differences: for small inputs.)");
+}
+
+void BindStart(nb::class_<SharedLayer>& bound) {
+  using L = SharedLayer;
+  const auto none = nb::none();
+  bound
+      .def("initial_state", &InitialState, nb::arg("k") = none, nb::arg("v") = none,
+           nb::arg("inputs"),
+           nb::sig("def initial_state(self, k: object = None, v: object = None, "
+                   "**inputs: object) -> " TTR_STATE),
+           "What an empty state means for inputs of these shapes: the start, as arrays.")
+      .def("__repr__",
+           [](const L& self) {
+             return "Layer(" +
+                    std::string(nb::repr(nb::cast(ToString(self.layer->recipe()))).c_str()) +
+                    ", engine='" + std::string(self.layer->plan().engine) + "')";
+           })
+      .def("__reduce__", &Reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+}
+
+}  // namespace
+
+void BindLayer(nb::module_& module) {
+  using L = SharedLayer;
   nb::class_<L> bound(module, "Layer", R"(A planned recipe, ready to run on arrays.
 
     layer = Layer("gated_deltanet")
@@ -261,78 +351,11 @@ engine: "definition" (every recipe, literally, in float64; slow) or the planned 
       .def_prop_ro(
           "keeps_drafts", [](const L& self) { return Decoder::KeepsDrafts(*self.layer); },
           "Do the writes of a draft wait beside the state, so that slots of a pool can take it "
-          "back?")
-      .def(
-          "forward", &Forward, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-          nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
-          nb::arg("return_status") = false, nb::arg("out") = none, nb::arg("inputs"),
-          nb::sig(forward_signature.c_str()),
-          R"(Memorizes every token and answers every query: y [B, T, max(H, Hq), Dv] in the type of v
-(float32 for bfloat16 of a library that is not NumPy), and the state after the last token, new arrays.
-
-return_status: a third result, int8 [B, T, max(H, Hq)]: 0 solved, 1 singular and solved by the smallest
-norm, 2 not converged, 3 nothing to solve. out: arrays to write into, by name: "y", "status",
-"iterations" (int64), "residual" (float64); of local polynomials "slope" [B, T, heads, Dk Dv], of
-least squares and kernel regression "leverage", of weighted means and local polynomials
-"effective_pairs" (float64 [B, T, heads]). bfloat16_products: products with the memory may be rounded
-to bfloat16 where q, k, v are that; off by some 1e-3.)")
-      .def(
-          "forward_at", &ForwardAt, nb::arg("at"), nb::arg("q") = none, nb::arg("k") = none,
-          nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("threads") = none,
-          nb::arg("out") = none, nb::arg("inputs"),
-          nb::sig("def forward_at(self, at: collections.abc.Sequence[int], " TTR_QKV
-                  ", *, state: " TTR_GIVEN " = None, threads: int | None = None, "
-                  "out: " TTR_GIVEN " = None, **inputs: object) "
-                  "-> tuple[" TTR_ARRAY ", " TTR_STATE ", list[" TTR_STATE "]]"),
-          R"(`forward`, with the states as after the first at[i] tokens (of what is packed: after token
-at[i] - 1, of its sequence alone), which a prefix cache keeps: y, the last state, these states. `at` rises
-from 1 to T.)")
-      .def(
-          "step", &Step, nb::arg("q") = none, nb::arg("k") = none, nb::arg("v") = none,
-          nb::kw_only(), nb::arg("state").none(), nb::arg("threads") = none, nb::arg("out") = none,
-          nb::arg("inputs"),
-          nb::sig("def step(self, " TTR_QKV ", *, state: " TTR_STATE ", "
-                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
-                  "-> " TTR_ARRAY),
-          R"(One token (T = 1), in place: the arrays in `state` are written; what it lacks, or what grows,
-is put into it. A Decoder is faster.)")
-      .def("memorize", &Memorize, nb::arg("k") = none, nb::arg("v") = none, nb::kw_only(),
-           nb::arg("state") = none, nb::arg("threads") = none, nb::arg("inputs"),
-           nb::sig(memorize_signature.c_str()),
-           "Writes without reading: the state after the last token.")
-      .def(
-          "retrieve", &Retrieve, nb::arg("q") = none, nb::kw_only(), nb::arg("state") = none,
-          nb::arg("threads") = none, nb::arg("out") = none, nb::arg("inputs"),
-          nb::sig("def retrieve(self, q: object = None, *, state: " TTR_GIVEN " = None, "
-                  "threads: int | None = None, out: " TTR_GIVEN " = None, **inputs: object) "
-                  "-> " TTR_ARRAY),
-          R"(Reads without writing: y = m(q), from q and the constants of the recipe. A recipe without
-queries, or an empty state, takes the size of the answer from out["y"].)")
-      .def(
-          "backward", &Backward, nb::arg("dy"), nb::arg("q") = none, nb::arg("k") = none,
-          nb::arg("v") = none, nb::kw_only(), nb::arg("state") = none, nb::arg("dstate") = none,
-          nb::arg("wanted") = none, nb::arg("threads") = none, nb::arg("inputs"),
-          nb::sig("def backward(self, dy: object, " TTR_QKV ", *, state: " TTR_GIVEN " = None, "
-                  "dstate: " TTR_GIVEN " = None, "
-                  "wanted: collections.abc.Iterable[str] | None = None, "
-                  "threads: int | None = None, **inputs: object) "
-                  "-> tuple[" TTR_STATE ", " TTR_STATE "]"),
-          R"(Gradients of a scalar loss from dy, its gradient for y, and dstate, that for the final state
-(absent: zero). The inputs and the state are those of the forward call at its start. Two dictionaries:
-gradients of the inputs by their keywords (of those in `wanted` alone, where it is given), and of the
-initial state. Where has_gradients is False it takes central differences: for small inputs.)")
-      .def("initial_state", &InitialState, nb::arg("k") = none, nb::arg("v") = none,
-           nb::arg("inputs"),
-           nb::sig("def initial_state(self, k: object = None, v: object = None, "
-                   "**inputs: object) -> " TTR_STATE),
-           "What an empty state means for inputs of these shapes: the start, as arrays.")
-      .def("__repr__",
-           [](const L& self) {
-             return "Layer(" +
-                    std::string(nb::repr(nb::cast(ToString(self.layer->recipe()))).c_str()) +
-                    ", engine='" + std::string(self.layer->plan().engine) + "')";
-           })
-      .def("__reduce__", &Reduce, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+          "back?");
+  BindForward(bound);
+  BindReading(bound);
+  BindBackward(bound);
+  BindStart(bound);
 }
 
 }  // namespace ttr::python

@@ -32,28 +32,11 @@ namespace {
 
 using Texts = std::map<std::string, std::string>;
 
-/// A memory, what travels with it, and who may use it now.
-class SharedMemory {
- public:
-  explicit SharedMemory(AssociativeMemory memory, Texts extra = {})
-      : memory_(std::move(memory)), extra_(std::move(extra)) {}
-  SharedMemory(const SharedMemory& other) : memory_(other.Copy()), extra_(other.extra_) {}
+struct SharedMemory : Shared<AssociativeMemory> {
+  explicit SharedMemory(AssociativeMemory memory, Texts texts = {})
+      : Shared(std::move(memory)), extra(std::move(texts)) {}
 
-  AssociativeMemory& memory() { return memory_; }
-  const AssociativeMemory& memory() const { return memory_; }
-  Texts& extra() { return extra_; }
-  const Texts& extra() const { return extra_; }
-  Turn& turn() const { return turn_; }
-
- private:
-  AssociativeMemory Copy() const {
-    const Unlocked unlocked(turn_);
-    return memory_;
-  }
-
-  mutable Turn turn_;
-  AssociativeMemory memory_;
-  Texts extra_;
+  Texts extra;  ///< what travels with it
 };
 
 /// Plain numbers of an argument, in double precision: shared where they are that already.
@@ -120,12 +103,12 @@ void Memorize(SharedMemory& self, nb::handle key, nb::handle value, const nb::kw
   const Numbers values("memorize", "value", value);
   const GivenGates gates("memorize", given);
   const Unlocked unlocked(self.turn());
-  self.memory().Memorize(keys.span(), values.span(), gates.gates());
+  self.value().Memorize(keys.span(), values.span(), gates.gates());
 }
 
 nb::object Retrieve(const SharedMemory& self, nb::handle query, bool return_status) {
   const Numbers numbers("retrieve", "query", query);
-  const AssociativeMemory::Sizes& sizes = self.memory().sizes();
+  const AssociativeMemory::Sizes& sizes = self.value().sizes();
   const bool flat = sizes.heads == 1 && numbers.rank() < 2;
   const nb::object answer = NewArray(
       DType::kFloat64, flat ? Shape{sizes.value_dim} : Shape{sizes.heads, sizes.value_dim});
@@ -133,7 +116,7 @@ nb::object Retrieve(const SharedMemory& self, nb::handle query, bool return_stat
   Status status;
   {
     const Unlocked unlocked(self.turn());
-    status = self.memory().Retrieve(
+    status = self.value().Retrieve(
         numbers.span(),
         {room.view.as<double>(), static_cast<std::size_t>(room.view.shape().elements())});
   }
@@ -145,14 +128,14 @@ double Loss(const SharedMemory& self, nb::handle key, nb::handle value) {
   const Numbers keys("loss", "key", key);
   const Numbers values("loss", "value", value);
   const Unlocked unlocked(self.turn());
-  return self.memory().Loss(keys.span(), values.span());
+  return self.value().Loss(keys.span(), values.span());
 }
 
 nb::dict StateOf(const SharedMemory& self) {
   State copy;
   {
     const Unlocked unlocked(self.turn());
-    for (const State::Entry& entry : self.memory().state().entries()) {
+    for (const State::Entry& entry : self.value().state().entries()) {
       copy.Set(entry.name, Tensor::Copy(entry.view));
     }
   }
@@ -161,10 +144,10 @@ nb::dict StateOf(const SharedMemory& self) {
 
 nb::tuple GetState(const SharedMemory& self) {
   TensorFile file;
-  const Texts extra = self.extra();  // while no other thread can give another
+  const Texts extra = self.extra;  // while no other thread can give another
   {
     const Unlocked unlocked(self.turn());
-    file = self.memory().ToTensors(extra);
+    file = self.value().ToTensors(extra);
   }
   nb::dict tensors;
   for (const auto& [name, tensor] : file.tensors) tensors[name.c_str()] = CopyArray(tensor.view());
@@ -197,33 +180,9 @@ SharedMemory* Load(const std::filesystem::path& path) {
   return new SharedMemory(std::move(memory), std::move(extra));
 }
 
-}  // namespace
-
-void BindMemory(nb::module_& module) {
+void BindCalls(nb::class_<SharedMemory>& bound) {
   using M = SharedMemory;
-  nb::class_<M> bound(module, "Memory", R"(An associative memory: the streaming face of a layer.
-
-    memory = Memory("weighted_rls{decay: 0.99}", key_dim=16, value_dim=1)
-    memory.memorize(key, value)
-    answer = memory.retrieve(query)
-    memory.save("filter.safetensors")
-
-For every causal recipe; memories that keep their pairs (softmax, kernel regression) grow. Keys are
-[Dk], or [heads, Dk]; values and answers alike, in float64. Gates are given with a pair or set once:
-set_gate("log_decay", -0.01). Pickle, deepcopy, save and load go on bit for bit. Threads take turns.)");
-  BindCopies(bound, "Memory");
   bound
-      .def(
-          "__init__",
-          [](M* self, nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
-             std::int64_t heads) {
-            new (self) M(AssociativeMemory(
-                RecipeFrom(recipe), {.key_dim = key_dim, .value_dim = value_dim, .heads = heads}));
-          },
-          nb::arg("recipe"), nb::kw_only(), nb::arg("key_dim") = 1, nb::arg("value_dim") = 1,
-          nb::arg("heads") = 1,
-          nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, *, "
-                  "key_dim: int = 1, value_dim: int = 1, heads: int = 1) -> None"))
       .def(
           "memorize", &Memorize, nb::arg("key").none(), nb::arg("value"), nb::arg("gates"),
           nb::sig("def memorize(self, key: object, value: object, **gates: object) -> None"),
@@ -244,7 +203,7 @@ recipe does not take, one that it requires and that was not given.)")
           "condition",
           [](const M& self) {
             const Unlocked unlocked(self.turn());
-            return self.memory().Condition();
+            return self.value().Condition();
           },
           R"(How well the regression is determined: the ratio of the extreme eigenvalues of the scaled Gram
 matrix, the worst of all heads; inf where singular, 1 for recipes without one. O(H Dk^3).)")
@@ -253,43 +212,52 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
           [](M& self, const std::string& name, nb::handle values) {
             const Numbers numbers("set_gate", name, values);
             const Unlocked unlocked(self.turn());
-            self.memory().SetGate(GivenGates::LibraryName(name), numbers.span());
+            self.value().SetGate(GivenGates::LibraryName(name), numbers.span());
           },
           nb::arg("name"), nb::arg("values"),
           nb::sig("def set_gate(self, name: str, values: object) -> None"),
-          "Sets a gate, or a constant of the recipe, for all later pairs.")
+          "Sets a gate, or a constant of the recipe, for all later pairs.");
+}
+
+void BindFiles(nb::class_<SharedMemory>& bound) {
+  using M = SharedMemory;
+  bound
       .def(
           "save",
           [](const M& self, const std::filesystem::path& path) {
-            const Texts extra = self.extra();  // while no other thread can give another
+            const Texts extra = self.extra;  // while no other thread can give another
             const Unlocked unlocked(self.turn());
-            self.memory().Save(path, extra);
+            self.value().Save(path, extra);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
           "One safetensors file, atomically. OSError where the system refuses.")
       .def_static("load", &Load, nb::arg("path"), nb::rv_policy::take_ownership,
                   nb::sig("def load(path: str | os.PathLike[str]) -> Memory"),
-                  "What save wrote, also by the command ttr. ValueError: a damaged file.")
-      .def_prop_ro("recipe", [](const M& self) { return self.memory().recipe(); })
+                  "What save wrote, also by the command ttr. ValueError: a damaged file.");
+}
+
+void BindFacts(nb::class_<SharedMemory>& bound) {
+  using M = SharedMemory;
+  bound.def_prop_ro("recipe", [](const M& self) { return self.value().recipe(); })
       .def_prop_ro(
-          "count", [](const M& self) { return self.memory().count(); },
+          "count", [](const M& self) { return self.value().count(); },
           "Pairs memorized so far, over all sessions.")
-      .def_prop_ro("key_dim", [](const M& self) { return self.memory().sizes().key_dim; })
-      .def_prop_ro("value_dim", [](const M& self) { return self.memory().sizes().value_dim; })
-      .def_prop_ro("heads", [](const M& self) { return self.memory().sizes().heads; })
+      .def_prop_ro("key_dim", [](const M& self) { return self.value().sizes().key_dim; })
+      .def_prop_ro("value_dim", [](const M& self) { return self.value().sizes().value_dim; })
+      .def_prop_ro("heads", [](const M& self) { return self.value().sizes().heads; })
       .def_prop_ro("state", &StateOf, nb::sig("def state(self) -> " TTR_STATE),
                    "The state after the last pair, as new arrays; empty before the first.")
       .def_prop_rw(
-          "extra", [](const M& self) { return self.extra(); },
-          [](M& self, Texts extra) { self.extra() = std::move(extra); },
+          "extra", [](const M& self) { return self.extra; },
+          [](M& self, Texts extra) { self.extra = std::move(extra); },
           nb::for_getter(nb::sig("def extra(self) -> dict[str, str]")),
           nb::for_setter(nb::sig("def extra(self, extra: dict[str, str], /) -> None")),
           "Texts that travel along in files and pickles; a copy is given and taken.")
       .def("__repr__",
            [](const M& self) {
-             const auto& sizes = self.memory().sizes();
+             const auto& sizes = self.value().sizes();
              return "Memory(" +
-                    std::string(nb::repr(nb::cast(ToString(self.memory().recipe()))).c_str()) +
+                    std::string(nb::repr(nb::cast(ToString(self.value().recipe()))).c_str()) +
                     ", key_dim=" + std::to_string(sizes.key_dim) +
                     ", value_dim=" + std::to_string(sizes.value_dim) +
                     ", heads=" + std::to_string(sizes.heads) + ")";
@@ -297,6 +265,37 @@ matrix, the worst of all heads; inf where singular, 1 for recipes without one. O
       .def("__getstate__", &GetState, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &SetState, nb::arg("saved"),
            nb::sig("def __setstate__(self, saved: tuple[typing.Any, ...], /) -> None"));
+}
+
+}  // namespace
+
+void BindMemory(nb::module_& module) {
+  using M = SharedMemory;
+  nb::class_<M> bound(module, "Memory", R"(An associative memory: the streaming face of a layer.
+
+    memory = Memory("weighted_rls{decay: 0.99}", key_dim=16, value_dim=1)
+    memory.memorize(key, value)
+    answer = memory.retrieve(query)
+    memory.save("filter.safetensors")
+
+For every causal recipe; memories that keep their pairs (softmax, kernel regression) grow. Keys are
+[Dk], or [heads, Dk]; values and answers alike, in float64. Gates are given with a pair or set once:
+set_gate("log_decay", -0.01). Pickle, deepcopy, save and load go on bit for bit. Threads take turns.)");
+  BindCopies(bound, "Memory");
+  bound.def(
+      "__init__",
+      [](M* self, nb::handle recipe, std::int64_t key_dim, std::int64_t value_dim,
+         std::int64_t heads) {
+        new (self) M(AssociativeMemory(
+            RecipeFrom(recipe), {.key_dim = key_dim, .value_dim = value_dim, .heads = heads}));
+      },
+      nb::arg("recipe"), nb::kw_only(), nb::arg("key_dim") = 1, nb::arg("value_dim") = 1,
+      nb::arg("heads") = 1,
+      nb::sig("def __init__(self, recipe: str | dict[str, typing.Any] | Recipe, *, "
+              "key_dim: int = 1, value_dim: int = 1, heads: int = 1) -> None"));
+  BindCalls(bound);
+  BindFiles(bound);
+  BindFacts(bound);
 }
 
 }  // namespace ttr::python

@@ -23,27 +23,13 @@ namespace {
 #define TTR_ARRAY "numpy.typing.NDArray[numpy.float64]"
 #define TTR_ARRAYS "dict[str, " TTR_ARRAY "]"
 
-/// A regression, and who may use it now.
-class SharedRegression {
- public:
-  explicit SharedRegression(Regression regression) : regression_(std::move(regression)) {}
-  SharedRegression(const SharedRegression& other) : regression_(other.Copy()) {}
+struct SharedRegression : Shared<Regression> {
+  using Shared::Shared;
 
-  Regression& regression() { return regression_; }
-  const RegressionOptions& options() const { return regression_.options(); }
-  Turn& turn() const { return turn_; }
+  const RegressionOptions& options() const { return value().options(); }
 
   /// A row {label: number}, by the place of every label.
-  std::vector<double> row;
-
- private:
-  Regression Copy() const {
-    const Unlocked unlocked(turn_);
-    return regression_;
-  }
-
-  mutable Turn turn_;
-  Regression regression_;
+  std::vector<double> row{};
 };
 
 /// Numbers of an argument in double precision; none of None.
@@ -96,7 +82,7 @@ std::span<double> NewNumbers(nb::object& array, const Shape& shape) {
 void Learn(SharedRegression& self, nb::handle x, nb::handle y, nb::handle w, nb::handle t) {
   const Table table(self.options(), x, y, w, t);
   const Unlocked unlocked(self.turn());
-  self.regression().Learn(table.rows());
+  self.value().Learn(table.rows());
 }
 
 nb::object Predict(SharedRegression& self, nb::handle x) {
@@ -104,7 +90,7 @@ nb::object Predict(SharedRegression& self, nb::handle x) {
   nb::object answers;
   const std::span<double> room = NewNumbers(answers, {keys.rows(), self.options().value_dim});
   const Unlocked unlocked(self.turn());
-  self.regression().Predict(keys.span(), room);
+  self.value().Predict(keys.span(), room);
   return answers;
 }
 
@@ -122,7 +108,7 @@ nb::tuple Path(SharedRegression& self, nb::handle x, nb::handle y, nb::handle w,
       if (numbers.empty()) return numbers;
       return numbers.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
     };
-    Regression trial = self.regression();  // which stays as it was where a row is refused
+    Regression trial = self.value();  // which stays as it was where a row is refused
     for (std::int64_t i = 0; i < n; ++i) {
       trial.Predict(part(rows.keys, i, keys), part(before, i, values));
       trial.Learn({.keys = part(rows.keys, i, keys),
@@ -131,7 +117,7 @@ nb::tuple Path(SharedRegression& self, nb::handle x, nb::handle y, nb::handle w,
                    .times = part(rows.times, i, 1)});
       trial.Coefficients(part(after, i, (keys + 1) * values));
     }
-    self.regression() = std::move(trial);
+    self.value() = std::move(trial);
   }
   return nb::make_tuple(predicted, coefficients);
 }
@@ -188,7 +174,7 @@ bool LearnRow(SharedRegression& self, const nb::dict& x, const nb::dict& places,
   }
   RegressionRows rows{.keys = self.row, .values = {&*value, 1}, .weights = {&*weight, 1}};
   if (time) rows.times = {&*time, 1};
-  self.regression().Learn(rows);
+  self.value().Learn(rows);
   return true;
 }
 
@@ -198,7 +184,7 @@ nb::object PredictRow(SharedRegression& self, const nb::dict& x, const nb::dict&
   const std::lock_guard<Turn> lock(self.turn());
   if (!FillRow(self, x, places, false, time)) return nb::none();
   double answer = 0;
-  self.regression().Predict(self.row, {&answer, 1});
+  self.value().Predict(self.row, {&answer, 1});
   return nb::float_(answer);
 }
 
@@ -215,7 +201,7 @@ nb::dict Taken(SharedRegression& self, Take&& take) {
   Regression::Tensors tensors;
   {
     const Unlocked unlocked(self.turn());
-    tensors = take(self.regression());
+    tensors = take(self.value());
   }
   return Arrays(tensors);
 }
@@ -287,8 +273,8 @@ void BindTensors(nb::class_<SharedRegression>& bound) {
           "rows", [](R& self) { return Taken(self, [](Regression& of) { return of.Rows(); }); },
           nb::sig("def rows(self) -> " TTR_ARRAYS),
           "keys, values, weights, times of the rows in a window, the oldest first.")
-      .def_prop_ro("count", [](R& self) { return self.regression().count(); })
-      .def_prop_ro("held", [](R& self) { return self.regression().held(); })
+      .def_prop_ro("count", [](R& self) { return self.value().count(); })
+      .def_prop_ro("held", [](R& self) { return self.value().held(); })
       .def_prop_ro(
           "options", [](const R& self) { return OptionsOf(self.options()); },
           nb::sig("def options(self) -> dict[str, typing.Any]"))

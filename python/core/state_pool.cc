@@ -149,46 +149,9 @@ void Load(SharedPool& self, std::int64_t slot, const nb::bytes& bytes) {
   }
 }
 
-}  // namespace
-
-void BindStatePool(nb::module_& module) {
+void BindSlots(nb::class_<SharedPool>& bound) {
   using P = SharedPool;
-  const auto none = nb::none();
-  nb::class_<P>(module, "StatePool", R"(The memories of many streams, of which a call takes some.
-
-    pool = StatePool("gated_deltanet", slots=1024, heads=4, key_dim=64, value_dim=64)
-    y = pool.step([17, 3, 900], q, k, v, log_decay=g, step=beta)   # [3, 1, H, D]: a token each
-    y = pool.step([17, 3], q, k, v, ..., cu_seqlens=[0, 80, 200])  # prompts, packed
-    pool.copy(17, 18)                                              # the stream goes on in both
-    pool.free(17)                                                  # the recipe's start again
-
-A slot is what a Decoder of one stream keeps, with a number of pending tokens of its own; answers are,
-bit for bit, those of that Decoder. A slot of -1 is none: its row is not looked at, its answers are 0.
-Threads may step disjoint slots at the same time; on a slot they take turns.)")
-      .def(
-          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("slots"),
-          nb::arg("others"),
-          nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
-                  "slots: int, " TTR_DECODER_KEYWORDS),
-          R"(The other arguments are those of Decoder. ValueError: out of range; a recipe that keeps its
-pairs, whose memory grows, or with `draft` one whose writes cannot wait.)")
-      .def(
-          "step", &Step, nb::arg("slots"), nb::arg("q") = none, nb::arg("k") = none,
-          nb::arg("v") = none, nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none,
-          nb::arg("inputs"),
-          nb::sig("def step(self, slots: collections.abc.Iterable[int], q: object = None, "
-                  "k: object = None, v: object = None, *, threads: int | None = None, "
-                  "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
-          R"(Memorizes the tokens of each row of the batch (of each packed sequence, with cu_seqlens) in
-its slot, and answers each. ValueError, and nothing is written: slots out of range or equal, and what
-Layer.forward refuses.)")
-      .def("start", &Start, nb::arg("slot"), nb::arg("state") = none,
-           nb::sig("def start(self, slot: int, state: " TTR_GIVEN " = None) -> None"),
-           "The slot goes on from a copy of `state`; None or {}: from the recipe's start.")
-      .def("state", &StateOf, nb::arg("slot"), nb::sig("def state(self, slot: int) -> " TTR_STATE),
-           "The state after the slot's last token, as new arrays; empty before the first. Nothing "
-           "is "
-           "pending then.")
+  bound
       .def(
           "pending",
           [](P& self, std::int64_t slot) {
@@ -230,6 +193,51 @@ Layer.forward refuses.)")
                std::string(nb::repr(nb::cast(ToString(self.layer().recipe()))).c_str()) +
                ", slots=" + std::to_string(self.pool().slots()) + ")";
       });
+}
+
+}  // namespace
+
+void BindStatePool(nb::module_& module) {
+  using P = SharedPool;
+  const auto none = nb::none();
+  nb::class_<P> bound(module, "StatePool",
+                      R"(The memories of many streams, of which a call takes some.
+
+    pool = StatePool("gated_deltanet", slots=1024, heads=4, key_dim=64, value_dim=64)
+    y = pool.step([17, 3, 900], q, k, v, log_decay=g, step=beta)   # [3, 1, H, D]: a token each
+    y = pool.step([17, 3], q, k, v, ..., cu_seqlens=[0, 80, 200])  # prompts, packed
+    pool.copy(17, 18)                                              # the stream goes on in both
+    pool.free(17)                                                  # the recipe's start again
+
+A slot is what a Decoder of one stream keeps, with a number of pending tokens of its own; answers are,
+bit for bit, those of that Decoder. A slot of -1 is none: its row is not looked at, its answers are 0.
+Threads may step disjoint slots at the same time; on a slot they take turns.)");
+  bound
+      .def(
+          "__init__", &Construct, nb::arg("layer"), nb::kw_only(), nb::arg("slots"),
+          nb::arg("others"),
+          nb::sig("def __init__(self, layer: Layer | str | dict[str, typing.Any] | Recipe, *, "
+                  "slots: int, " TTR_DECODER_KEYWORDS),
+          R"(The other arguments are those of Decoder. ValueError: out of range; a recipe that keeps its
+pairs, whose memory grows, or with `draft` one whose writes cannot wait.)")
+      .def(
+          "step", &Step, nb::arg("slots"), nb::arg("q") = none, nb::arg("k") = none,
+          nb::arg("v") = none, nb::kw_only(), nb::arg("threads") = none, nb::arg("out") = none,
+          nb::arg("inputs"),
+          nb::sig("def step(self, slots: collections.abc.Iterable[int], q: object = None, "
+                  "k: object = None, v: object = None, *, threads: int | None = None, "
+                  "out: " TTR_GIVEN " = None, **inputs: object) -> " TTR_ARRAY),
+          R"(Memorizes the tokens of each row of the batch (of each packed sequence, with cu_seqlens) in
+its slot, and answers each. ValueError, and nothing is written: slots out of range or equal, and what
+Layer.forward refuses.)")
+      .def("start", &Start, nb::arg("slot"), nb::arg("state") = none,
+           nb::sig("def start(self, slot: int, state: " TTR_GIVEN " = None) -> None"),
+           "The slot goes on from a copy of `state`; None or {}: from the recipe's start.")
+      .def("state", &StateOf, nb::arg("slot"), nb::sig("def state(self, slot: int) -> " TTR_STATE),
+           "The state after the slot's last token, as new arrays; empty before the first. Nothing "
+           "is "
+           "pending then.");
+  BindSlots(bound);
 }
 
 }  // namespace ttr::python
