@@ -74,7 +74,7 @@ bench: setup  ## time every engine beside the machine's limits, half an hour: ta
 
 performance: bench  ## make bench, the peers that PYTHON has, and docs/performance* from both
 	@scripts/build release ttr_command
-	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --part limits prefill --out build/bench/AVX2
+	-TTR_TARGET=AVX2 build/release/tools/ttr bench gated_deltanet retnet --measure limits prefill --out build/bench/AVX2
 	$(PYTHON) bench/peers/run.py --json build/bench/peers.json
 	$(PYTHON) bench/peers/run.py --unlock --peers torch --json build/bench/peers-unlocked.json
 	$(PYTHON) bench/peers/run.py --gradients --json build/bench/peers-gradients.json

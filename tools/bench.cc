@@ -61,7 +61,7 @@ nlohmann::ordered_json About(const BenchArguments& arguments) {
   about["processor"] = ProcessorName();
   about["target"] = ChosenTarget();
   about["tokens"] = options.tokens;
-  about["heads"] = options.HeadsOf(Part::kPrefill);
+  about["heads"] = options.HeadsOf(Measurement::kPrefill);
   about["threads"] = options.threads;
   about["repeats"] = options.repeats;
   about["quietness"] = arguments.quietness;
@@ -72,7 +72,7 @@ std::string Headline(const BenchArguments& arguments) {
   const BenchOptions& options = arguments.options;
   return fmt::format(
       "{}, target {}; T = {}, H = {}, threads {}; medians of {} interleaved runs.\n{}",
-      ProcessorName(), ChosenTarget(), options.tokens, options.HeadsOf(Part::kPrefill),
+      ProcessorName(), ChosenTarget(), options.tokens, options.HeadsOf(Measurement::kPrefill),
       options.threads, options.repeats, arguments.quietness);
 }
 
@@ -149,47 +149,50 @@ double SecondsOfDefinition(const std::vector<Work>& works, const BenchOptions& o
   return seconds;
 }
 
-bool IsPart(const std::string& word) {
-  return std::find(std::begin(kPartNames), std::end(kPartNames), word) != std::end(kPartNames);
+bool IsMeasurement(const std::string& word) {
+  return std::find(std::begin(kMeasurementNames), std::end(kMeasurementNames), word) !=
+         std::end(kMeasurementNames);
 }
 
-// "--part threads rls mesa": what follows the parts and is none is a layer.
-void TakeLayersFromParts(BenchOptions& options) {
-  std::vector<std::string> parts;
-  for (const std::string& word : options.parts) {
-    if (IsPart(word)) {
-      parts.push_back(word);
+// "--measure threads rls mesa": what follows the measurements and is none is a layer.
+void TakeLayersFromMeasurements(BenchOptions& options) {
+  std::vector<std::string> measurements;
+  for (const std::string& word : options.measurements) {
+    if (IsMeasurement(word)) {
+      measurements.push_back(word);
       continue;
     }
     try {
       RecipeArgument(word);
     } catch (const Error& error) {
-      throw Error("bench", "--part",
-                  fmt::format("one of {}, or a layer after them", fmt::join(kPartNames, ", ")),
-                  fmt::format("'{}', which is no layer: {}", word, error.what()));
+      throw Error(
+          "bench", "--measure",
+          fmt::format("one of {}, or a layer after them", fmt::join(kMeasurementNames, ", ")),
+          fmt::format("'{}', which is no layer: {}", word, error.what()));
     }
     options.what.push_back(word);
   }
-  if (parts.empty() && !options.parts.empty()) {
-    throw Error("bench", "--part", fmt::format("one of {}", fmt::join(kPartNames, ", ")),
-                "'" + options.parts.front() + "'");
+  if (measurements.empty() && !options.measurements.empty()) {
+    throw Error("bench", "--measure", fmt::format("one of {}", fmt::join(kMeasurementNames, ", ")),
+                "'" + options.measurements.front() + "'");
   }
-  options.parts = std::move(parts);
+  options.measurements = std::move(measurements);
 }
 
-// The parts where none is named.
-std::vector<std::string> PartsByDefault(const BenchArguments& arguments) {
-  std::vector<std::string> parts(std::begin(kPartNames), std::end(kPartNames));
+// The measurements where none is named.
+std::vector<std::string> MeasurementsByDefault(const BenchArguments& arguments) {
+  std::vector<std::string> measurements(std::begin(kMeasurementNames), std::end(kMeasurementNames));
   // Curves are pictures: many works, and a long table.
-  if (arguments.out.empty()) parts.pop_back();
+  if (arguments.out.empty()) measurements.pop_back();
   // What is named is all that is timed: no layer has operators or levels of memory of its own,
   // pairs are those of kernels, networks of their own.
   if (!arguments.options.what.empty()) {
-    for (const Part part : {Part::kLimits, Part::kOperators, Part::kPairs, Part::kNetworks}) {
-      std::erase(parts, Name(part));
+    for (const Measurement measurement : {Measurement::kLimits, Measurement::kOperators,
+                                          Measurement::kPairs, Measurement::kNetworks}) {
+      std::erase(measurements, Name(measurement));
     }
   }
-  return parts;
+  return measurements;
 }
 
 // Samples everything as often as is asked for, and what was sampled while the core was shared again
@@ -232,13 +235,13 @@ void SampleAll(const BenchArguments& arguments, std::vector<Work>& works,
 
 void RunBench(BenchArguments arguments) {
   BenchOptions& options = arguments.options;
-  TakeLayersFromParts(options);
+  TakeLayersFromMeasurements(options);
   Files files("bench");
   for (const std::string& layer : options.what) files.ReadsRecipe("WHAT", layer);
   files.WritesInto("--out", arguments.out, [](std::string_view file) {
     return IsReport(file) && (!file.ends_with(".json") || file == "bench.json");
   });
-  if (options.parts.empty()) options.parts = PartsByDefault(arguments);
+  if (options.measurements.empty()) options.measurements = MeasurementsByDefault(arguments);
   std::map<int, std::unique_ptr<Executor>> executors;
   const auto executor = [&](int threads) -> Executor& {
     if (threads == 1) return SequentialExecutor();
@@ -252,8 +255,8 @@ void RunBench(BenchArguments arguments) {
       MakeOperatorWorks(options, executor(options.threads), memory);
   if (!arguments.quiet)
     NoteLongWork("what the definition runs", SecondsOfDefinition(works, options));
-  const bool levels = std::find(options.parts.begin(), options.parts.end(), Name(Part::kLimits)) !=
-                      options.parts.end();
+  const bool levels = std::find(options.measurements.begin(), options.measurements.end(),
+                                Name(Measurement::kLimits)) != options.measurements.end();
   Limits limits(works, levels);
   for (const OperatorWork& work : operators) limits.AddStream(work.setting().bytes);
   AddNetworkLimits(works, limits);
@@ -269,9 +272,9 @@ void RunBench(BenchArguments arguments) {
 void AddBench(Command ttr) {
   Command command = ttr.AddCommand(
       "bench", "speed of engines beside the machine's limits",
-      "  ttr bench gated_deltanet retnet --part prefill decode\n"
-      "  ttr bench --part threads rls mesa\n"
-      "  ttr bench gated_deltanet --part prefill --d 128 --tokens 512 --heads 8 --json\n"
+      "  ttr bench gated_deltanet retnet --measure prefill decode\n"
+      "  ttr bench --measure threads rls mesa\n"
+      "  ttr bench gated_deltanet --measure prefill --d 128 --tokens 512 --heads 8 --json\n"
       "  ttr bench --out results      tables, roofline.svg, cost-T.svg, ...\n"
       "  TTR_TARGET=AVX2 ttr bench    another SIMD target, limits and all\n"
       "\n"
@@ -287,14 +290,14 @@ void AddBench(Command ttr) {
                     "layers (default: all of constant memory that a fast engine runs)");
   command
       .AddOption(
-          "--part", options.parts,
+          "--measure,--part", options.measurements,
           "what to time: decode has states in cache and in main memory, train is forward and "
           "backward, threads is one head, least_squares has all of it beside the delta rule, pairs "
           "are kernels over kept pairs beside softmax, "
           "operators are what stands around a memory, curves "
           "run along T, d, H and threads (default: all, of named layers those that time them; "
           "curves only with --out); layers may follow")
-      .Called(fmt::format("{{{}}}", fmt::join(kPartNames, ",")));
+      .Called(fmt::format("{{{}}}", fmt::join(kMeasurementNames, ",")));
   command.AddOption("--d", options.dims, "head dimensions, Dk = Dv").ShowDefault().Within(1, 4096);
   command.AddOption("--tokens", options.tokens, "length of the sequence")
       .ShowDefault()
@@ -309,7 +312,7 @@ void AddBench(Command ttr) {
                  "the median is of so many runs; of 3 where they take above a second")
       .ShowDefault()
       .Within(1, 10000);
-  command.AddOption("--threads", options.threads, "threads (the part threads: at least two)")
+  command.AddOption("--threads", options.threads, "threads (the measurement threads: at least two)")
       .ShowDefault()
       .Within(1, 4096);
   command.AddOption("--out", arguments->out,

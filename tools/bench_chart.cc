@@ -23,14 +23,14 @@ double Intensity(const Work& work) {
 }
 
 struct Spot {
-  Part part;
+  Measurement measurement;
   std::string variant;
   std::string name;
 };
-const Spot kSpots[] = {{Part::kPrefill, "", "prefill"},
-                       {Part::kDecode, "cache", "decode, states in cache"},
-                       {Part::kDecode, "DRAM", "decode, states in DRAM"},
-                       {Part::kTrain, "both", "forward + backward"}};
+const Spot kSpots[] = {{Measurement::kPrefill, "", "prefill"},
+                       {Measurement::kDecode, "cache", "decode, states in cache"},
+                       {Measurement::kDecode, "DRAM", "decode, states in DRAM"},
+                       {Measurement::kTrain, "both", "forward + backward"}};
 
 }  // namespace
 
@@ -48,7 +48,7 @@ Chart RooflineChart(const std::vector<Work>& works, const Limits& limits) {
     Series points{.name = spot.name, .mark = Mark::kPoints};
     for (const Work& work : works) {
       const Setting& setting = work.setting();
-      if (setting.part != spot.part || setting.variant != spot.variant) continue;
+      if (setting.measurement != spot.measurement || setting.variant != spot.variant) continue;
       points.x.push_back(Intensity(work));
       points.y.push_back(work.Gflops());
       low = std::min(low, points.x.back());
@@ -79,7 +79,7 @@ Chart CurveChart(const std::vector<Work>& works, const std::string& axis) {
   panel.y = {.label = "ns a token and head", .scale = Scale::kLog10};
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part != Part::kCurves || setting.variant != axis) continue;
+    if (setting.measurement != Measurement::kCurves || setting.variant != axis) continue;
     if (panel.series.empty() || panel.series.back().name != work.name()) {
       panel.series.push_back({.name = work.name(), .mark = Mark::kLinePoints});
       const Dims& dims = setting.dims;

@@ -25,8 +25,8 @@ const Work* Find(const std::vector<Work>& works, std::string_view layer, std::in
                  std::string_view variant) {
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part == Part::kLeastSquares && work.name() == layer && setting.dims.key_dim == d &&
-        setting.variant == variant) {
+    if (setting.measurement == Measurement::kLeastSquares && work.name() == layer &&
+        setting.dims.key_dim == d && setting.variant == variant) {
       return &work;
     }
   }
@@ -43,7 +43,8 @@ std::vector<const Work*> ForwardWorks(const std::vector<Work>& works) {
   std::vector<const Work*> found;
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part == Part::kLeastSquares && setting.variant == "forward") found.push_back(&work);
+    if (setting.measurement == Measurement::kLeastSquares && setting.variant == "forward")
+      found.push_back(&work);
   }
   return found;
 }

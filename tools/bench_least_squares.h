@@ -14,7 +14,7 @@ namespace ttr::tools {
 class Limits;
 class Work;
 
-// What the part least_squares times where no layer is named, and what it holds all against.
+// What the measurement least_squares times where no layer is named, and what it holds all against.
 inline constexpr std::string_view kLeastSquaresLayers[] = {"rls", "weighted_rls",
                                                            "mesa{decay: none}", "mesa", "kalmanet"};
 inline constexpr std::string_view kDeltaRule = "gated_deltanet";

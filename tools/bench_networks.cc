@@ -9,14 +9,15 @@ using report::Cell;
 using report::Table;
 
 bool IsForward(const Work& work) {
-  return work.setting().part == Part::kNetworks && work.setting().variant == "forward";
+  return work.setting().measurement == Measurement::kNetworks &&
+         work.setting().variant == "forward";
 }
 
 // The other work of the same network and d.
 const Work& Find(const std::vector<Work>& works, const Work& forward, const char* variant) {
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part == Part::kNetworks && work.name() == forward.name() &&
+    if (setting.measurement == Measurement::kNetworks && work.name() == forward.name() &&
         setting.dims.key_dim == forward.setting().dims.key_dim && setting.variant == variant) {
       return work;
     }

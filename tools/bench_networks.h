@@ -10,7 +10,7 @@
 
 namespace ttr::tools {
 
-// What the part networks times.
+// What the measurement networks times.
 struct NetworkLine {
   std::string name;
   std::string recipe;

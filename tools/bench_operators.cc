@@ -50,7 +50,7 @@ class OperatorCollector {
   std::vector<OperatorWork> works;
 
  private:
-  std::int64_t heads() const { return options_.HeadsOf(Part::kOperators); }
+  std::int64_t heads() const { return options_.HeadsOf(Measurement::kOperators); }
   Shape rows() const { return {1, options_.tokens, heads(), d_}; }
 
   // Numbers within -1 .. 1; `name` tells tensors of a call apart.
@@ -204,7 +204,9 @@ void OperatorWork::Again() {
 std::vector<OperatorWork> MakeOperatorWorks(const BenchOptions& options, Executor& executor,
                                             BenchMemory& memory) {
   std::vector<OperatorWork> works;
-  if (std::ranges::find(options.parts, Name(Part::kOperators)) == options.parts.end()) return works;
+  if (std::ranges::find(options.measurements, Name(Measurement::kOperators)) ==
+      options.measurements.end())
+    return works;
   for (const std::int64_t d : options.dims) {
     OperatorCollector collector(options, d, executor, memory);
     collector.Collect();

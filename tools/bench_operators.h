@@ -1,5 +1,5 @@
-// The part `operators` of `ttr bench`: what stands around a memory, beside the bandwidth of a
-// stream of as many bytes.
+// The measurement `operators` of `ttr bench`: what stands around a memory, beside the bandwidth of
+// a stream of as many bytes.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class OperatorWork {
   Samples ns_;
 };
 
-// None unless the part is asked for.
+// None unless the measurement is asked for.
 std::vector<OperatorWork> MakeOperatorWorks(const BenchOptions& options, Executor& executor,
                                             BenchMemory& memory);
 

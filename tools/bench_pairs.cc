@@ -15,8 +15,8 @@ const Work* Find(const std::vector<Work>& works, const std::string& name, std::i
                  const char* variant) {
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part == Part::kPairs && work.name() == name && setting.dims.key_dim == d &&
-        setting.variant == variant) {
+    if (setting.measurement == Measurement::kPairs && work.name() == name &&
+        setting.dims.key_dim == d && setting.variant == variant) {
       return &work;
     }
   }
@@ -67,7 +67,7 @@ Table PairsTable(const std::vector<Work>& works, const Limits& limits) {
   table.AddReal("both: times softmax", 2).AddReal("both: a flop", 2);
   for (const Work& forward : works) {
     const Setting& setting = forward.setting();
-    if (setting.part != Part::kPairs || setting.variant != "forward") continue;
+    if (setting.measurement != Measurement::kPairs || setting.variant != "forward") continue;
     const std::int64_t d = setting.dims.key_dim;
     const double peak = limits.FmaPeak() * setting.threads;
     const std::string first = PairsLines().front().name;
@@ -95,7 +95,7 @@ Table PairsDecodeTable(const std::vector<Work>& works, const Limits& limits) {
   table.AddReal("times quicker", 2);
   for (const Work& wide : works) {
     const Setting& setting = wide.setting();
-    if (setting.part != Part::kPairs || setting.variant != "DRAM") continue;
+    if (setting.measurement != Measurement::kPairs || setting.variant != "DRAM") continue;
     const Work& narrow = *Find(works, wide.name(), setting.dims.key_dim, "DRAM, bfloat16");
     const auto share = [&](const Work& work) { return 100 * limits.BoundOf(work).ns / work.Ns(); };
     table.AddRow({wide.name(), setting.dims.key_dim, setting.dims.heads, setting.pairs, wide.Ns(),

@@ -11,7 +11,8 @@
 
 namespace ttr::tools {
 
-// What the part pairs times, and what it holds all against: softmax attention of the same shape.
+// What the measurement pairs times, and what it holds all against: softmax attention of the same
+// shape.
 struct PairsLine {
   std::string name;
   std::string recipe;

@@ -26,9 +26,9 @@ struct Named {
   Recipe recipe;
 };
 
-// Layers that keep pairs and networks have parts of their own, of sizes at which they end; and the
-// definition is no measure of speed.
-bool InEveryPart(const Recipe& recipe) {
+// Layers that keep pairs and networks have measurements of their own, of sizes at which they end;
+// and the definition is no measure of speed.
+bool InEveryMeasurement(const Recipe& recipe) {
   return !KeepsPairs(recipe) && recipe.function.kind != FunctionClass::kNetwork &&
          MakePlan(recipe).engine != kDefinition;
 }
@@ -39,7 +39,7 @@ std::vector<Named> Layers(const BenchOptions& options) {
   if (!layers.empty()) return layers;
   for (const ZooEntry& entry : Zoo()) {
     const Recipe recipe = ParseRecipe(entry.recipe);
-    if (InEveryPart(recipe)) layers.push_back({std::string(entry.name), recipe});
+    if (InEveryMeasurement(recipe)) layers.push_back({std::string(entry.name), recipe});
   }
   return layers;
 }
@@ -59,7 +59,7 @@ double StateBytes(const Recipe& recipe, std::int64_t d) {
   return EstimateCost(recipe, MakePlan(recipe), dims).state_bytes;
 }
 
-// Those of the part least_squares, the delta rule last; none where no such layer is named.
+// Those of the measurement least_squares, the delta rule last; none where no such layer is named.
 std::vector<Named> LeastSquaresLayers(const BenchOptions& options) {
   std::vector<Named> layers;
   const auto add = [&](const std::string& name) { layers.push_back({name, RecipeArgument(name)}); };
@@ -73,48 +73,53 @@ std::vector<Named> LeastSquaresLayers(const BenchOptions& options) {
   return layers;
 }
 
-// Collects the works of all parts.
+// Collects the works of all measurements.
 class Collector {
  public:
   Collector(const BenchOptions& options, const std::function<Executor&(int)>& executor,
             BenchMemory& memory)
       : options_(options), executor_(executor), memory_(memory) {}
 
-  void Collect(Part part, const Named& layer, std::int64_t d) {
-    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(part), d);
-    switch (part) {
-      case Part::kLimits:
-      case Part::kOperators: break;
-      case Part::kPrefill: Add(layer, {.part = part, .dims = dims}); break;
-      case Part::kDecode: CollectDecode(part, layer, d); break;
-      case Part::kTrain:
-        Add(layer, {.part = part, .variant = "forward", .dims = dims});
+  void Collect(Measurement measurement, const Named& layer, std::int64_t d) {
+    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(measurement), d);
+    switch (measurement) {
+      case Measurement::kLimits:
+      case Measurement::kOperators: break;
+      case Measurement::kPrefill: Add(layer, {.measurement = measurement, .dims = dims}); break;
+      case Measurement::kDecode: CollectDecode(measurement, layer, d); break;
+      case Measurement::kTrain:
+        Add(layer, {.measurement = measurement, .variant = "forward", .dims = dims});
         if (HasFastBackward(layer.recipe)) {
-          Add(layer,
-              {.part = part, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims});
+          Add(layer, {.measurement = measurement,
+                      .doing = Doing::kForwardBackward,
+                      .variant = "both",
+                      .dims = dims});
         }
         break;
-      case Part::kThreads: {
+      case Measurement::kThreads: {
         const Dims one = MakeDims(options_.tokens, 1, d);
         const int threads = std::max(2, options_.threads);
-        Add(layer, {.part = part, .variant = "one", .dims = one}, 1);
-        Add(layer, {.part = part, .variant = "several", .dims = one}, threads);
+        Add(layer, {.measurement = measurement, .variant = "one", .dims = one}, 1);
+        Add(layer, {.measurement = measurement, .variant = "several", .dims = one}, threads);
         break;
       }
-      case Part::kBf16:
-        Add(layer, {.part = part, .variant = "float32", .dims = dims});
-        Add(layer, {.part = part, .variant = "bfloat16", .dims = dims, .dtype = DType::kBFloat16});
+      case Measurement::kBf16:
+        Add(layer, {.measurement = measurement, .variant = "float32", .dims = dims});
+        Add(layer, {.measurement = measurement,
+                    .variant = "bfloat16",
+                    .dims = dims,
+                    .dtype = DType::kBFloat16});
         if (!Layer(layer.recipe).HasBFloat16Products()) break;
-        Add(layer, {.part = part,
+        Add(layer, {.measurement = measurement,
                     .variant = "products",
                     .dims = dims,
                     .dtype = DType::kBFloat16,
                     .bfloat16_products = true});
         break;
-      case Part::kLeastSquares: CollectLeastSquares(layer, d); break;
-      case Part::kPairs:
-      case Part::kNetworks: break;
-      case Part::kCurves:
+      case Measurement::kLeastSquares: CollectLeastSquares(layer, d); break;
+      case Measurement::kPairs:
+      case Measurement::kNetworks: break;
+      case Measurement::kCurves:
         if (d == options_.dims.back() && OnCurves(layer)) CollectCurves(layer, d);
         break;
     }
@@ -122,8 +127,9 @@ class Collector {
 
   void CollectPairs(std::int64_t d) {
     for (const PairsLine& line : PairsLines()) {
-      const std::int64_t heads = line.heads > 0 ? line.heads : options_.HeadsOf(Part::kPairs);
-      Setting setting{.part = Part::kPairs,
+      const std::int64_t heads =
+          line.heads > 0 ? line.heads : options_.HeadsOf(Measurement::kPairs);
+      Setting setting{.measurement = Measurement::kPairs,
                       .variant = "forward",
                       .dims = MakeDims(line.longer * options_.tokens, heads, d),
                       .dtype = line.dtype,
@@ -136,26 +142,32 @@ class Collector {
     }
     for (const PairsLine& line : PairsDecodeLines()) {
       const Named layer{line.name, RecipeArgument(line.recipe)};
-      AddStepsOnPairs(Part::kPairs, layer, d, "DRAM", kDramBytes);
-      AddStepsOnPairs(Part::kPairs, layer, d, "DRAM, bfloat16", kDramBytes, DType::kBFloat16);
+      AddStepsOnPairs(Measurement::kPairs, layer, d, "DRAM", kDramBytes);
+      AddStepsOnPairs(Measurement::kPairs, layer, d, "DRAM, bfloat16", kDramBytes,
+                      DType::kBFloat16);
     }
   }
 
   void CollectNetworks(std::int64_t d) {
-    constexpr Part kPart = Part::kNetworks;
-    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(kPart), d);
+    constexpr Measurement kMeasurement = Measurement::kNetworks;
+    const Dims dims = MakeDims(options_.tokens, options_.HeadsOf(kMeasurement), d);
     const Dims one = MakeDims(options_.tokens, 1, d);
     const int threads = std::max(2, options_.threads);
     for (const NetworkLine& line : NetworkLines()) {
       Named layer{line.name, RecipeArgument(line.recipe)};
-      Add(layer, {.part = kPart, .variant = "forward", .dims = dims}, 1);
-      Add(layer, {.part = kPart, .variant = "heads, threads", .dims = dims}, threads);
-      Add(layer, {.part = kPart, .variant = "one head", .dims = one}, 1);
-      Add(layer, {.part = kPart, .variant = "one head, threads", .dims = one}, threads);
-      Add(layer, {.part = kPart, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims},
+      Add(layer, {.measurement = kMeasurement, .variant = "forward", .dims = dims}, 1);
+      Add(layer, {.measurement = kMeasurement, .variant = "heads, threads", .dims = dims}, threads);
+      Add(layer, {.measurement = kMeasurement, .variant = "one head", .dims = one}, 1);
+      Add(layer, {.measurement = kMeasurement, .variant = "one head, threads", .dims = one},
+          threads);
+      Add(layer,
+          {.measurement = kMeasurement,
+           .doing = Doing::kForwardBackward,
+           .variant = "both",
+           .dims = dims},
           1);
       layer.recipe.optimizer.mini_batch = 1;  // so that every token ends one
-      AddInCache(layer, kPart, d);
+      AddInCache(layer, kMeasurement, d);
     }
   }
 
@@ -168,13 +180,13 @@ class Collector {
     works.emplace_back(layer.name, layer.recipe, setting, executor_(setting.threads), memory_);
   }
 
-  void CollectDecode(Part part, const Named& layer, std::int64_t d) {
+  void CollectDecode(Measurement measurement, const Named& layer, std::int64_t d) {
     const double state = StateBytes(layer.recipe, d);
     if (!layer.recipe.reading.causal) return;
-    if (KeepsPairs(layer.recipe)) return CollectStepsOnPairs(part, layer, d);
+    if (KeepsPairs(layer.recipe)) return CollectStepsOnPairs(measurement, layer, d);
     const auto add = [&](const char* variant, double bytes, bool decoder) {
       const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-      Add(layer, {.part = part,
+      Add(layer, {.measurement = measurement,
                   .doing = Doing::kSteps,
                   .variant = variant,
                   .dims = MakeDims(1, heads, d),
@@ -187,7 +199,7 @@ class Collector {
       for (const auto& [variant, bytes] :
            {std::pair("draft, cache", kCacheBytes), std::pair("draft, DRAM", kDramBytes)}) {
         const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-        Add(layer, {.part = part,
+        Add(layer, {.measurement = measurement,
                     .doing = Doing::kSteps,
                     .variant = variant,
                     .dims = MakeDims(kDraft, heads, d),
@@ -197,7 +209,7 @@ class Collector {
       for (const auto& [variant, bytes] :
            {std::pair("narrow, cache", kCacheBytes), std::pair("narrow, DRAM", kDramBytes)}) {
         const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-        Add(layer, {.part = part,
+        Add(layer, {.measurement = measurement,
                     .doing = Doing::kSteps,
                     .variant = variant,
                     .dims = MakeDims(1, heads, d),
@@ -209,7 +221,7 @@ class Collector {
       for (const auto& [where, bytes] :
            {std::pair("cache", kCacheBytes), std::pair("DRAM", kDramBytes)}) {
         const auto heads = static_cast<std::int64_t>(std::max(1.0, bytes / state));
-        Setting rows{.part = part,
+        Setting rows{.measurement = measurement,
                      .doing = Doing::kSteps,
                      .variant = std::string("rows, ") + where,
                      .dims = MakeDims(1, std::max<std::int64_t>(1, heads / kSlots), d),
@@ -228,11 +240,11 @@ class Collector {
   }
 
   // Single tokens beside as many pairs as fill so many bytes in float32.
-  void AddStepsOnPairs(Part part, const Named& layer, std::int64_t d, const char* variant,
-                       double bytes, DType dtype = DType::kFloat32) {
-    const std::int64_t heads = options_.HeadsOf(part);
+  void AddStepsOnPairs(Measurement measurement, const Named& layer, std::int64_t d,
+                       const char* variant, double bytes, DType dtype = DType::kFloat32) {
+    const std::int64_t heads = options_.HeadsOf(measurement);
     const auto pairs = static_cast<std::int64_t>(bytes / static_cast<double>(8 * heads * d));
-    Add(layer, {.part = part,
+    Add(layer, {.measurement = measurement,
                 .doing = Doing::kSteps,
                 .variant = variant,
                 .dims = MakeDims(1, heads, d),
@@ -241,35 +253,41 @@ class Collector {
   }
 
   // Single tokens, in states of one size that fill a cache.
-  void AddInCache(const Named& layer, Part part, std::int64_t d) {
+  void AddInCache(const Named& layer, Measurement measurement, std::int64_t d) {
     const double fitting = kCacheBytes / StateBytes(layer.recipe, d);
     const auto heads = static_cast<std::int64_t>(std::max(1.0, fitting));
     Add(layer,
-        {.part = part, .doing = Doing::kSteps, .variant = "cache", .dims = MakeDims(1, heads, d)},
+        {.measurement = measurement,
+         .doing = Doing::kSteps,
+         .variant = "cache",
+         .dims = MakeDims(1, heads, d)},
         1);
   }
 
-  void CollectStepsOnPairs(Part part, const Named& layer, std::int64_t d) {
+  void CollectStepsOnPairs(Measurement measurement, const Named& layer, std::int64_t d) {
     if (MakePlan(layer.recipe).engine == kDefinition || layer.recipe.weights.window > 0) return;
-    AddStepsOnPairs(part, layer, d, "cache", kCacheBytes);
-    AddStepsOnPairs(part, layer, d, "DRAM", kDramBytes);
+    AddStepsOnPairs(measurement, layer, d, "cache", kCacheBytes);
+    AddStepsOnPairs(measurement, layer, d, "DRAM", kDramBytes);
   }
 
   void CollectLeastSquares(const Named& layer, std::int64_t d) {
-    constexpr Part kPart = Part::kLeastSquares;
+    constexpr Measurement kMeasurement = Measurement::kLeastSquares;
     if (MakePlan(layer.recipe).engine == kDefinition) {
       const std::int64_t tokens = std::min(options_.tokens, kDefinitionTokens);
-      Add(layer, {.part = kPart, .variant = "forward", .dims = MakeDims(tokens, 1, d)});
+      Add(layer,
+          {.measurement = kMeasurement, .variant = "forward", .dims = MakeDims(tokens, 1, d)});
       return;
     }
     const Dims dims =
-        MakeDims(std::min(options_.tokens, kLeastSquaresTokens), options_.HeadsOf(kPart), d);
-    Add(layer, {.part = kPart, .variant = "forward", .dims = dims});
+        MakeDims(std::min(options_.tokens, kLeastSquaresTokens), options_.HeadsOf(kMeasurement), d);
+    Add(layer, {.measurement = kMeasurement, .variant = "forward", .dims = dims});
     if (HasFastBackward(layer.recipe)) {
-      Add(layer,
-          {.part = kPart, .doing = Doing::kForwardBackward, .variant = "both", .dims = dims});
+      Add(layer, {.measurement = kMeasurement,
+                  .doing = Doing::kForwardBackward,
+                  .variant = "both",
+                  .dims = dims});
     }
-    CollectDecode(kPart, layer, d);
+    CollectDecode(kMeasurement, layer, d);
   }
 
   bool OnCurves(const Named& layer) const {
@@ -279,9 +297,9 @@ class Collector {
 
   void CollectCurves(const Named& layer, std::int64_t d) {
     const std::int64_t tokens = std::min(options_.tokens, kCurveTokens);
-    const std::int64_t heads = std::min(options_.HeadsOf(Part::kCurves), kCurveHeads);
+    const std::int64_t heads = std::min(options_.HeadsOf(Measurement::kCurves), kCurveHeads);
     const auto add = [&](const char* axis, const Dims& dims, int threads) {
-      Add(layer, {.part = Part::kCurves, .variant = axis, .dims = dims}, threads);
+      Add(layer, {.measurement = Measurement::kCurves, .variant = axis, .dims = dims}, threads);
     };
     for (std::int64_t t = tokens / 16; t <= 8 * tokens; t *= 2) {
       if (t > 0) add("T", MakeDims(t, heads, d), options_.threads);
@@ -310,22 +328,22 @@ std::vector<Work> MakeWorks(const BenchOptions& options,
                             BenchMemory& memory) {
   const std::vector<Named> layers = Layers(options);
   Collector collector(options, executor, memory);
-  for (std::size_t part = 0; part < std::size(kPartNames); ++part) {
-    const bool asked = std::find(options.parts.begin(), options.parts.end(), kPartNames[part]) !=
-                       options.parts.end();
+  for (std::size_t measurement = 0; measurement < std::size(kMeasurementNames); ++measurement) {
+    const bool asked = std::find(options.measurements.begin(), options.measurements.end(),
+                                 kMeasurementNames[measurement]) != options.measurements.end();
     if (!asked) continue;
-    const bool least_squares = kPartNames[part] == Name(Part::kLeastSquares);
+    const bool least_squares = kMeasurementNames[measurement] == Name(Measurement::kLeastSquares);
     for (const std::int64_t d : options.dims) {
-      if (static_cast<Part>(part) == Part::kPairs) {
+      if (static_cast<Measurement>(measurement) == Measurement::kPairs) {
         collector.CollectPairs(d);
         continue;
       }
-      if (static_cast<Part>(part) == Part::kNetworks) {
+      if (static_cast<Measurement>(measurement) == Measurement::kNetworks) {
         collector.CollectNetworks(d);
         continue;
       }
       for (const Named& layer : least_squares ? LeastSquaresLayers(options) : layers)
-        collector.Collect(static_cast<Part>(part), layer, d);
+        collector.Collect(static_cast<Measurement>(measurement), layer, d);
     }
   }
   return std::move(collector.works);

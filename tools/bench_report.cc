@@ -17,7 +17,8 @@ namespace {
 using report::Cell;
 using report::Table;
 
-// The works of a part by layer and d, in the order in which they were made; each by its variant.
+// The works of a measurement by layer and d, in the order in which they were made; each by its
+// variant.
 struct Row {
   const Work* first = nullptr;
   std::map<std::string, const Work*> by_variant;
@@ -28,10 +29,10 @@ struct Row {
   }
 };
 
-std::vector<Row> RowsOf(const std::vector<Work>& works, Part part) {
+std::vector<Row> RowsOf(const std::vector<Work>& works, Measurement measurement) {
   std::vector<Row> rows;
   for (const Work& work : works) {
-    if (work.setting().part != part) continue;
+    if (work.setting().measurement != measurement) continue;
     const bool same = !rows.empty() && rows.back().first->name() == work.name() &&
                       rows.back().first->setting().dims.key_dim == work.setting().dims.key_dim;
     if (!same) rows.push_back({&work, {}});
@@ -63,7 +64,7 @@ Table PrefillTable(const std::vector<Work>& works, const Limits& limits) {
   Table table = Begin("Prefill, float32");
   table.AddReal("time", 1, kNsUnit).AddReal("useful", 1, "GFLOP/s");
   table.AddReal("of limit", 1, "%").AddText("limit");
-  for (const Row& of : RowsOf(works, Part::kPrefill)) {
+  for (const Row& of : RowsOf(works, Measurement::kPrefill)) {
     std::vector<Cell> row = Start(*of.first);
     Append(row, {of.first->Ns(), of.first->Gflops(), Share(*of.first, limits),
                  limits.BoundOf(*of.first).limit});
@@ -91,7 +92,7 @@ Table DecodeTable(const std::vector<Work>& works, const Limits& limits) {
   for (const char* where : {"cache", "DRAM"}) {
     table.AddReal(std::string("64 slots, of rows in order, ") + where, 1, "%");
   }
-  for (const Row& of : RowsOf(works, Part::kDecode)) {
+  for (const Row& of : RowsOf(works, Measurement::kDecode)) {
     std::vector<Cell> row = Start(*of.first);
     for (const char* where : {"cache", "DRAM"}) {
       const Work& work = *of.Find(where);
@@ -117,7 +118,7 @@ Table TrainTable(const std::vector<Work>& works, const Limits& limits) {
   Table table = Begin("Forward and backward, float32; empty where no engine has gradients");
   table.AddReal("forward", 1, kNsUnit).AddReal("forward + backward", 1, kNsUnit);
   table.AddReal("ratio", 2).AddReal("useful", 1, "GFLOP/s").AddReal("of limit", 1, "%");
-  for (const Row& of : RowsOf(works, Part::kTrain)) {
+  for (const Row& of : RowsOf(works, Measurement::kTrain)) {
     const Work& forward = *of.Find("forward");
     const Work* both = of.Find("both");
     std::vector<Cell> row = Start(forward);
@@ -136,7 +137,7 @@ Table ThreadsTable(const std::vector<Work>& works, const Limits& limits) {
   Table table = Begin("One memory, several threads, float32");
   table.AddInteger("threads").AddReal("one thread", 1, kNsUnit).AddReal("all threads", 1, kNsUnit);
   table.AddReal("speed-up", 2, "x").AddReal("of limit", 1, "%");
-  for (const Row& of : RowsOf(works, Part::kThreads)) {
+  for (const Row& of : RowsOf(works, Measurement::kThreads)) {
     const Work& one = *of.Find("one");
     const Work& several = *of.Find("several");
     std::vector<Cell> row = Start(one);
@@ -172,7 +173,7 @@ Table Bf16Table(const std::vector<Work>& works, const Limits& limits) {
   table.AddReal("bfloat16 products", 1, kNsUnit).AddReal("products: ratio", 2);
   table.AddReal("products: median error", 2, "of rms y", report::RealFormat::kScientific);
   table.AddReal("products: greatest error", 2, "of rms y", report::RealFormat::kScientific);
-  for (const Row& of : RowsOf(works, Part::kBf16)) {
+  for (const Row& of : RowsOf(works, Measurement::kBf16)) {
     const Work& wide = *of.Find("float32");
     const Work& narrow = *of.Find("bfloat16");
     const auto [median, greatest] = Errors(narrow.Answers(false), narrow.Answers(true));
@@ -196,7 +197,7 @@ Table CurvesTable(const std::vector<Work>& works) {
   table.AddInteger("threads").AddReal("time", 1, kNsUnit);
   for (const Work& work : works) {
     const Setting& setting = work.setting();
-    if (setting.part != Part::kCurves) continue;
+    if (setting.measurement != Measurement::kCurves) continue;
     const Dims& dims = setting.dims;
     table.AddRow({work.name(), setting.variant, dims.tokens, dims.key_dim, dims.heads,
                   setting.threads, work.Ns()});
@@ -204,19 +205,19 @@ Table CurvesTable(const std::vector<Work>& works) {
   return table;
 }
 
-Table TableOf(Part part, const std::vector<Work>& works, const Limits& limits) {
-  switch (part) {
-    case Part::kLimits: return limits.ToTable();
-    case Part::kPrefill: return PrefillTable(works, limits);
-    case Part::kDecode: return DecodeTable(works, limits);
-    case Part::kTrain: return TrainTable(works, limits);
-    case Part::kThreads: return ThreadsTable(works, limits);
-    case Part::kBf16: return Bf16Table(works, limits);
-    case Part::kLeastSquares: return LeastSquaresTable(works, limits);
-    case Part::kPairs: return PairsTable(works, limits);
-    case Part::kNetworks: return NetworksTable(works, limits);
-    case Part::kOperators: break;
-    case Part::kCurves: return CurvesTable(works);
+Table TableOf(Measurement measurement, const std::vector<Work>& works, const Limits& limits) {
+  switch (measurement) {
+    case Measurement::kLimits: return limits.ToTable();
+    case Measurement::kPrefill: return PrefillTable(works, limits);
+    case Measurement::kDecode: return DecodeTable(works, limits);
+    case Measurement::kTrain: return TrainTable(works, limits);
+    case Measurement::kThreads: return ThreadsTable(works, limits);
+    case Measurement::kBf16: return Bf16Table(works, limits);
+    case Measurement::kLeastSquares: return LeastSquaresTable(works, limits);
+    case Measurement::kPairs: return PairsTable(works, limits);
+    case Measurement::kNetworks: return NetworksTable(works, limits);
+    case Measurement::kOperators: break;
+    case Measurement::kCurves: return CurvesTable(works);
   }
   return Table();
 }
@@ -227,18 +228,20 @@ std::vector<NamedTable> BenchTables(const std::vector<Work>& works,
                                     const std::vector<OperatorWork>& operators,
                                     const Limits& limits) {
   std::vector<NamedTable> tables;
-  for (std::size_t i = 0; i < std::size(kPartNames); ++i) {
-    const auto part = static_cast<Part>(i);
-    if (part == Part::kOperators && !operators.empty()) {
-      tables.push_back({std::string(Name(part)), OperatorsTable(operators, limits)});
+  for (std::size_t i = 0; i < std::size(kMeasurementNames); ++i) {
+    const auto measurement = static_cast<Measurement>(i);
+    if (measurement == Measurement::kOperators && !operators.empty()) {
+      tables.push_back({std::string(Name(measurement)), OperatorsTable(operators, limits)});
     }
-    const bool run = part == Part::kLimits ||
-                     std::any_of(works.begin(), works.end(),
-                                 [&](const Work& work) { return work.setting().part == part; });
+    const bool run = measurement == Measurement::kLimits ||
+                     std::any_of(works.begin(), works.end(), [&](const Work& work) {
+                       return work.setting().measurement == measurement;
+                     });
     if (!run) continue;
-    tables.push_back({std::string(Name(part)), TableOf(part, works, limits)});
-    if (part == Part::kPairs) tables.push_back({"pairs_decode", PairsDecodeTable(works, limits)});
-    if (part == Part::kLeastSquares) {
+    tables.push_back({std::string(Name(measurement)), TableOf(measurement, works, limits)});
+    if (measurement == Measurement::kPairs)
+      tables.push_back({"pairs_decode", PairsDecodeTable(works, limits)});
+    if (measurement == Measurement::kLeastSquares) {
       tables.push_back({"least_squares_decode", LeastSquaresDecodeTable(works, limits)});
     }
   }

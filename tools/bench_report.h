@@ -14,11 +14,11 @@ namespace ttr::tools {
 
 // A table and the name of its files.
 struct NamedTable {
-  std::string name;  // a part's, or "limits"
+  std::string name;  // a measurement's, or "limits"
   report::Table table;
 };
 
-// One table for every part that was run; the limits come first.
+// One table for every measurement that was run; the limits come first.
 std::vector<NamedTable> BenchTables(const std::vector<Work>& works,
                                     const std::vector<OperatorWork>& operators,
                                     const Limits& limits);

@@ -17,7 +17,7 @@
 
 namespace ttr::tools {
 
-enum class Part {
+enum class Measurement {
   kLimits,        // of every level of memory
   kPrefill,       // a whole sequence
   kDecode,        // single tokens, the states in cache or in main memory
@@ -30,24 +30,26 @@ enum class Part {
   kOperators,     // what stands around a memory (bench_operators.h)
   kCurves,        // cost against T, d, H, threads
 };
-inline constexpr std::string_view kPartNames[] = {"limits",   "prefill",   "decode",        "train",
-                                                  "threads",  "bf16",      "least_squares", "pairs",
-                                                  "networks", "operators", "curves"};
-inline std::string_view Name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
+inline constexpr std::string_view kMeasurementNames[] = {
+    "limits",        "prefill", "decode",   "train",     "threads", "bf16",
+    "least_squares", "pairs",   "networks", "operators", "curves"};
+inline std::string_view Name(Measurement measurement) {
+  return kMeasurementNames[static_cast<std::size_t>(measurement)];
+}
 
 struct BenchOptions {
   std::vector<std::string> what;
-  std::vector<std::string> parts;
+  std::vector<std::string> measurements;
   std::vector<std::int64_t> dims{64, 128};
   std::int64_t tokens = 2048;
-  std::int64_t heads = 0;  // 0: as many as suit the part
+  std::int64_t heads = 0;  // 0: as many as suit the measurement
   int threads = 1;
   int repeats = 9;
 
   // A token of kept pairs or of a network takes many times as long as one of other memories.
-  std::int64_t HeadsOf(Part part) const {
+  std::int64_t HeadsOf(Measurement measurement) const {
     if (heads > 0) return heads;
-    return part == Part::kPairs ? 8 : part == Part::kNetworks ? 4 : 32;
+    return measurement == Measurement::kPairs ? 8 : measurement == Measurement::kNetworks ? 4 : 32;
   }
 };
 
@@ -65,9 +67,10 @@ enum class Doing { kForward, kSteps, kForwardBackward };
 
 // Where and how a work runs.
 struct Setting {
-  Part part = Part::kPrefill;
+  Measurement measurement = Measurement::kPrefill;
   Doing doing = Doing::kForward;
-  std::string variant{};  // tells works of one part, layer and d apart: "cache", "DRAM", "T", ...
+  std::string
+      variant{};  // tells works of one measurement, layer and d apart: "cache", "DRAM", "T", ...
   Dims dims{};
   int threads = 1;
   DType dtype = DType::kFloat32;   // of q, k, v and y, and of kept pairs
@@ -163,7 +166,8 @@ bool HasFastBackward(const Recipe& recipe);
 // Does a Decoder keep more than the state?
 bool HasDecoder(const Recipe& recipe, const Dims& dims);
 
-// The works of all parts that are asked for. `executor` gives the executor of a number of threads.
+// The works of all measurements that are asked for. `executor` gives the executor of a number of
+// threads.
 std::vector<Work> MakeWorks(const BenchOptions& options,
                             const std::function<Executor&(int threads)>& executor,
                             BenchMemory& memory);

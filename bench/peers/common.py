@@ -146,11 +146,11 @@ class Ttr:
         constants = {n: out["d" + n] for n in problem.constants}
         return {n: back(out["d" + n]) for n in problem.given} | constants
 
-    def bench(self, problem, part):
-        """The row of `ttr bench` for a part."""
-        command = self._bench(problem, part, 3)
+    def bench(self, problem, measurement):
+        """The row of `ttr bench` for a measurement."""
+        command = self._bench(problem, measurement, 3)
         run = subprocess.run(command, check=True, capture_output=True, text=True)
-        rows = json.loads(run.stdout)[part]["rows"]
+        rows = json.loads(run.stdout)[measurement]["rows"]
         return next(row for row in rows if row["layer"] == problem.layer)
 
     def megabytes(self, problem):
@@ -159,8 +159,8 @@ class Ttr:
         command = [sys.executable, "-c", GREATEST, *self._bench(problem, "train", 1)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    def _bench(self, problem, part, repeats):
-        command = [self.command, "bench", problem.layer, "--part", part, "--json", "--quiet"]
+    def _bench(self, problem, measurement, repeats):
+        command = [self.command, "bench", problem.layer, "--measure", measurement, "--json", "--quiet"]
         for name, value in (
             ("d", problem.d), ("tokens", problem.tokens), ("heads", problem.heads),
             ("threads", self.threads), ("repeats", repeats),

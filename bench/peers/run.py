@@ -108,12 +108,12 @@ def compare(problem, found, ttr, options):
             off = f"its {problem.layer} is off by {errors[name]:.1e}"
             print(f"{name} is left out: {off}", file=sys.stderr)
             del calls[name]
-    part, column = ("train", "forward + backward") if options.gradients else ("prefill", "time")
+    measurement, column = ("train", "forward + backward") if options.gradients else ("prefill", "time")
     own, times = [], {name: [] for name in calls}
     for run in calls.values():
         run()
     for _ in range(options.rounds):
-        measured = ttr.bench(problem, part)
+        measured = ttr.bench(problem, measurement)
         own.append(measured[column])
         for name, run in calls.items():
             times[name].append(common.nanoseconds(run, problem.tokens * problem.heads))

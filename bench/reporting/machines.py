@@ -13,7 +13,7 @@ LIMITS = {
     "read, DRAM": "main memory, read",
     "read + write in place, DRAM": "main memory, updated in place",
 }
-#: Works beside the goals: the part, the names of layer or memory, and the column of its table.
+#: Works beside the goals: the measurement, the names of layer or memory, and the column of its table.
 SHARES = (
     ("pairs", ("softmax", "local linear, one head", "kernel ridge, one head"), "of peak"),
     ("networks", ("TTT-Linear", "TTT-MLP", "Titans, mini-batch 16"), "of peak"),
@@ -30,8 +30,8 @@ def column(bench, avx2, peers):
     for work, _, _, measured, _ in goals(bench, avx2).rows:
         if measured != "-":
             found[work] = measured
-    for part, names, share in SHARES:
-        for row in bench.rows(part):
+    for measurement, names, share in SHARES:
+        for row in bench.rows(measurement):
             if row.get("memory") in names and row.get(share) is not None:
                 found[f"{row['memory']}, d = {row['d']}: of the FMA peak"] = f"{row[share]:.0f} %"
     for path, what in peers.items():

@@ -86,7 +86,7 @@ that size together.
     "pairs": """# Memories that keep their pairs
 
 {about}
-`ttr bench --part pairs`: softmax attention and what else keeps its pairs, causal, on T tokens and H heads. Useful
+`ttr bench --measure pairs`: softmax attention and what else keeps its pairs, causal, on T tokens and H heads. Useful
 flops of a weighted mean are 2 (Dk + Dv) a pair; of a local linear fit Dk^2 beside them, half a Gram matrix; of kernel
 ridge regression 2 T^2 / 3 a token, one factor for all prefixes. Forward and backward count three times forward. *A
 flop* is the time of a useful flop over that of softmax.
@@ -103,7 +103,7 @@ multiply-adds where they take longer.
     "networks": """# Memories that are networks
 
 {about}
-`ttr bench --part networks`: networks that are trained while they read, on T tokens and H heads. Useful flops of TTT-Linear
+`ttr bench --measure networks`: networks that are trained while they read, on T tokens and H heads. Useful flops of TTT-Linear
 are 6 d^2 a token, of TTT-MLP and Titans (depth 2, width 4 d) 56 d^2. Forward and backward count three times forward;
 *memory* is what both hold. Titans without a mini-batch, and single tokens, write all weights with every token (and the
 last update, where there is momentum): *of in-place* is the share of an update of as many bytes in place. *Speed-up* is
@@ -138,7 +138,7 @@ PyTorch's matrix library uses its AVX-512 kernels on processors of its maker onl
     "least_squares": """# Least squares
 
 {about}
-`ttr bench --part least_squares` times memories that carry the Gram matrix of their keys beside the delta
+`ttr bench --measure least_squares` times memories that carry the Gram matrix of their keys beside the delta
 rule of the same shape, at T = 1024, in one interleaved run: whole sequences, forward and backward, and
 single tokens. Decays are mild (log g from [-0.0054, 0]), so that keys fill the matrix faster than it
 forgets. Every sample starts from the recipe's start, single tokens after 4 D random ones. *Least* is
@@ -185,15 +185,15 @@ length.
 }
 
 
-def pages(parts):
+def pages(regions):
     """The files' texts by name, without those none of whose tables was measured."""
     written = {}
     for name, text in PAGES.items():
         names = re.findall(r"\{([a-z0-9-]+)\}", text)
-        tables = [parts[n] for n in names if n != "about"]
+        tables = [regions[n] for n in names if n != "about"]
         if all(table == NOT_MEASURED for table in tables):
             continue
-        for part in names:
-            text = text.replace("{" + part + "}", parts[part])
+        for region in names:
+            text = text.replace("{" + region + "}", regions[region])
         written[name] = "<!-- written by bench/report.py -->\n" + text
     return written

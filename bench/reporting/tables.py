@@ -12,17 +12,17 @@ def markdown(head, rows, text=(0,)):
 
 
 class Bench:
-    """bench.json, by part, layer and d."""
+    """bench.json, by measurement, layer and d."""
 
     def __init__(self, path):
         self.json = json.loads(path.read_text())
 
-    def rows(self, part):
-        return self.json.get(part, {}).get("rows", [])
+    def rows(self, measurement):
+        return self.json.get(measurement, {}).get("rows", [])
 
-    def cell(self, part, layer, d, column):
+    def cell(self, measurement, layer, d, column):
         """A number, or None where it was not measured or no engine runs the layer."""
-        for row in self.rows(part):
+        for row in self.rows(measurement):
             if (row["layer"], row["d"]) == (layer, d):
                 return None if row["engine"] == "definition" else row.get(column)
         return None
@@ -32,13 +32,13 @@ class Bench:
         peak = self.rows("limits")[0]["value"] * self.json["about"]["threads"]
         return None if useful is None else 100 * useful / peak
 
-    def ratio(self, part, layer, other, d, column):
-        top, bottom = self.cell(part, layer, d, column), self.cell(part, other, d, column)
+    def ratio(self, measurement, layer, other, d, column):
+        top, bottom = self.cell(measurement, layer, d, column), self.cell(measurement, other, d, column)
         return None if top is None or bottom is None else top / bottom
 
-    def table(self, part):
-        """The part's table as `ttr bench` shows it."""
-        found = self.json.get(part)
+    def table(self, measurement):
+        """The measurement's table as `ttr bench` shows it."""
+        found = self.json.get(measurement)
         if found is None:
             return NOT_MEASURED
         columns = found["columns"]
@@ -86,7 +86,7 @@ def summary(bench):
     for row in rows:
         if row["d"] != d or row["engine"] == "definition":
             continue
-        cells = [show(bench.cell(part, row["layer"], d, column)) for part, column, _ in columns]
+        cells = [show(bench.cell(measurement, row["layer"], d, column)) for measurement, column, _ in columns]
         lines.append([row["layer"], row["engine"], *cells])
     if not lines:
         return NOT_MEASURED

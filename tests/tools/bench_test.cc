@@ -26,7 +26,7 @@ json Bench(std::vector<std::string> arguments) {
 }
 
 TEST(Bench, PrefillFollowsFromItsTime) {
-  const json bench = Bench({"retnet", "gated_deltanet", "--part", "prefill", "--d", "8", "24",
+  const json bench = Bench({"retnet", "gated_deltanet", "--measure", "prefill", "--d", "8", "24",
                             "--tokens", "9", "--heads", "3"});
   ASSERT_TRUE(bench.contains("prefill")) << bench;
   EXPECT_FALSE(bench.contains("decode"));
@@ -53,7 +53,7 @@ TEST(Bench, PrefillFollowsFromItsTime) {
 // channels is the definition's, and a whole run would not end.
 TEST(Bench, WithoutLayersTakesThoseOfConstantMemory) {
   const json bench =
-      Bench({"--part", "prefill", "pairs", "networks", "--d", "4", "--tokens", "20"});
+      Bench({"--measure", "prefill", "pairs", "networks", "--d", "4", "--tokens", "20"});
   ASSERT_TRUE(bench.contains("prefill") && bench.contains("pairs")) << bench;
   std::set<std::string> layers;
   for (const json& row : bench["prefill"]["rows"]) layers.insert(row["layer"]);
@@ -76,7 +76,7 @@ std::set<std::string> LayersOf(const json& part) {
 
 TEST(Bench, LayersMayFollowTheParts) {
   const std::vector<std::string> small = {"--d", "8", "--tokens", "20", "--heads", "1"};
-  std::vector<std::string> call = {"--part", "threads", "rls", "mesa{ridge: 0.5}"};
+  std::vector<std::string> call = {"--measure", "threads", "rls", "mesa{ridge: 0.5}"};
   call.insert(call.end(), small.begin(), small.end());
   const json bench = Bench(call);
   ASSERT_TRUE(bench.contains("threads")) << bench;
@@ -95,13 +95,13 @@ TEST(Bench, WhatIsNamedIsAllThatRuns) {
     EXPECT_EQ(LayersOf(part), std::set<std::string>{"local_linear"}) << name;
   }
   // The peak and what the works needed, none of the levels of memory.
-  const json asked = Bench({"local_linear", "--part", "limits", "--d", "16"});
+  const json asked = Bench({"local_linear", "--measure", "limits", "--d", "16"});
   EXPECT_GT(asked["limits"]["rows"].size(), bench["limits"]["rows"].size());
 }
 
 TEST(Bench, SeveralThreadsAndBf16) {
-  const json bench = Bench({"deltanet", "--part", "threads", "bf16", "--d", "16", "--tokens", "70",
-                            "--heads", "2", "--threads", "2"});
+  const json bench = Bench({"deltanet", "--measure", "threads", "bf16", "--d", "16", "--tokens",
+                            "70", "--heads", "2", "--threads", "2"});
   ASSERT_TRUE(bench.contains("threads") && bench.contains("bf16")) << bench;
   const json& threads = bench["threads"]["rows"][0];
   EXPECT_EQ(threads["threads"], 2);
@@ -127,7 +127,7 @@ TEST(Bench, DecodesInCacheAndInMainMemory) {
 }
 
 TEST(Bench, LayersThatTheDefinitionRunsHaveNoGradientsToTime) {
-  const json bench = Bench({"local_cubic{degree: 4}", "--part", "train", "decode", "--d", "2",
+  const json bench = Bench({"local_cubic{degree: 4}", "--measure", "train", "decode", "--d", "2",
                             "--tokens", "3", "--heads", "1"});
   ASSERT_TRUE(bench.contains("train")) << bench;
   // Its memory is the list of its pairs: there is no size to decode at.
@@ -140,7 +140,7 @@ TEST(Bench, LayersThatTheDefinitionRunsHaveNoGradientsToTime) {
 }
 
 TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
-  const json bench = Bench({"rls", "mesa", "retnet", "--part", "least_squares", "--d", "16",
+  const json bench = Bench({"rls", "mesa", "retnet", "--measure", "least_squares", "--d", "16",
                             "--tokens", "70", "--heads", "2"});
   ASSERT_TRUE(bench.contains("least_squares")) << bench;
   const json& rows = bench["least_squares"]["rows"];
@@ -169,7 +169,7 @@ TEST(Bench, LeastSquaresStandsBesideTheDeltaRule) {
 }
 
 TEST(Bench, NetworksStandBesideThePeakAndAnUpdateInPlace) {
-  const json bench = Bench({"--part", "networks", "--d", "8", "--tokens", "40", "--heads", "2"});
+  const json bench = Bench({"--measure", "networks", "--d", "8", "--tokens", "40", "--heads", "2"});
   ASSERT_TRUE(bench.contains("networks")) << bench;
   const json& rows = bench["networks"]["rows"];
   ASSERT_EQ(rows.size(), 4u);
@@ -186,7 +186,7 @@ TEST(Bench, NetworksStandBesideThePeakAndAnUpdateInPlace) {
 }
 
 TEST(Bench, KeptPairsStandBesideSoftmax) {
-  const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "300", "--heads", "2"});
+  const json bench = Bench({"--measure", "pairs", "--d", "8", "--tokens", "300", "--heads", "2"});
   ASSERT_TRUE(bench.contains("pairs")) << bench;
   const json& rows = bench["pairs"]["rows"];
   ASSERT_EQ(rows.size(), 10u);
@@ -210,7 +210,7 @@ TEST(Bench, KeptPairsStandBesideSoftmax) {
 }
 
 TEST(Bench, PairsInBFloat16StandBesideThoseInFloat32) {
-  const json bench = Bench({"--part", "pairs", "--d", "8", "--tokens", "40", "--heads", "16"});
+  const json bench = Bench({"--measure", "pairs", "--d", "8", "--tokens", "40", "--heads", "16"});
   ASSERT_TRUE(bench.contains("pairs_decode")) << bench;
   for (const json& row : bench["pairs_decode"]["rows"]) {
     // Keys and values of 64 MB.
@@ -223,7 +223,8 @@ TEST(Bench, PairsInBFloat16StandBesideThoseInFloat32) {
 }
 
 TEST(Bench, OperatorsStandBesideAStream) {
-  const json bench = Bench({"--part", "operators", "--d", "8", "--tokens", "20", "--heads", "3"});
+  const json bench =
+      Bench({"--measure", "operators", "--d", "8", "--tokens", "20", "--heads", "3"});
   ASSERT_TRUE(bench.contains("operators")) << bench;
   EXPECT_FALSE(bench.contains("prefill"));
   const json& rows = bench["operators"]["rows"];
@@ -243,13 +244,14 @@ TEST(Bench, OperatorsStandBesideAStream) {
 }
 
 TEST(Bench, WithoutAGramMatrixThereIsNoLeastSquares) {
-  EXPECT_FALSE(Bench({"retnet", "--part", "least_squares", "--d", "16"}).contains("least_squares"));
+  EXPECT_FALSE(
+      Bench({"retnet", "--measure", "least_squares", "--d", "16"}).contains("least_squares"));
 }
 
 TEST(Bench, WritesTablesAndPictures) {
   const TemporaryFolder folder;
   const Outcome outcome =
-      Ttr({"bench", "retnet", "--part", "prefill", "curves", "--d", "16", "--tokens", "16",
+      Ttr({"bench", "retnet", "--measure", "prefill", "curves", "--d", "16", "--tokens", "16",
            "--heads", "2", "--repeats", "1", "--quiet", "--out", folder.path().string()});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("Prefill, float32"), std::string::npos) << outcome.out;
@@ -263,9 +265,10 @@ TEST(Bench, WritesTablesAndPictures) {
 }
 
 TEST(Bench, RefusesWhatHasNoMeaning) {
-  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "fly"}), 2, "--part"), "");
-  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "rls"}), 2, "--part must be one of limits, "), "");
-  EXPECT_EQ(NoRefusal(Ttr({"bench", "--part", "threads", "decod"}), 2, "'decod'"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--measure", "fly"}), 2, "--measure"), "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--measure", "rls"}), 2, "--measure must be one of limits, "),
+            "");
+  EXPECT_EQ(NoRefusal(Ttr({"bench", "--measure", "threads", "decod"}), 2, "'decod'"), "");
   EXPECT_EQ(NoRefusal(Ttr({"bench", "--d", "0"}), 2, "--d"), "");
   EXPECT_EQ(NoRefusal(Ttr({"bench", "gated_deltanett"}), 2, "gated_deltanet"), "");
 }

@@ -256,7 +256,7 @@ TEST(Command, EveryBadInvocationIsOneLine) {
       {{"experiment", "dials", "--steps", "x\ny"}, "x\\ny"},
       {{"experiment", "identities", "--resume"}, "--out"},
       {{"bench", "\x1b[31m"}, "\\x1b"},
-      {{"bench", "--part", "fl\ny"}, "fl\\ny"},
+      {{"bench", "--measure", "fl\ny"}, "fl\\ny"},
       {{"bench", "@" + missing}, "none\\n\\x1b[31m"},
       {{"chart", missing}, "none\\n\\x1b[31m"},
       {{"chart", table}, "a chart as JSON"},

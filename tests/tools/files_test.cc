@@ -123,9 +123,10 @@ TEST_F(Files, AFolderReceivesNoFileThatIsRead) {
   EXPECT_EQ(Refused({"demo", "--series", At("recipe.json"), At("in"), "--out", here}, "TEXT"), "");
   back();
   fs::create_hard_link(folder_ / "recipe.json", folder_ / "bench.json");
-  EXPECT_EQ(NoRefusal(Ttr({"bench", "@" + At("recipe.json"), "--part", "prefill", "--out", here}),
-                      2, "WHAT"),
-            "");
+  EXPECT_EQ(
+      NoRefusal(Ttr({"bench", "@" + At("recipe.json"), "--measure", "prefill", "--out", here}), 2,
+                "WHAT"),
+      "");
 }
 
 // What is neither read nor written counts for nothing: the folder of an input may receive files.
