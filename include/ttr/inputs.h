@@ -72,6 +72,8 @@ struct InputField {
   Typical typical = Typical::kKeys;
   /// The value that leaves a layer as if it had no such input; absent where none does.
   std::optional<double> neutral{};
+  /// Is it of one pair, so that nothing of it counts where the pair has no weight?
+  bool of_pair = false;
 };
 std::span<const InputField> InputFields();
 
@@ -111,6 +113,10 @@ struct InputSpec : InputField {
   /// Does each query take it, so that a call which only reads needs it and one which only writes
   /// does not? (q; how gradient descent walks from 0 to an answer.)
   bool of_query = false;
+  /// Inputs of which a row that is not finite counts as zeros where this one, all of its row, is
+  /// exactly `weightless`.
+  std::vector<TensorView Inputs::*> weighs{};
+  double weightless = 0;
 };
 
 /// The inputs that a recipe takes, required ones first.

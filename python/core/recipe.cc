@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -43,6 +44,31 @@ std::string_view RangeText(Range range) {
   }
 }
 
+std::string_view TypicalText(Typical typical) {
+  switch (typical) {
+    case Typical::kNormal: return "normal";
+    case Typical::kKeys: return "keys";
+    case Typical::kSmall: return "small";
+    case Typical::kUnit: return "unit";
+    case Typical::kHalf: return "half";
+    case Typical::kOneUp: return "one_up";
+    case Typical::kMinus: return "minus";
+    case Typical::kHalving: return "halving";
+  }
+  return "normal";
+}
+
+/// The names of the inputs that one weighs.
+nb::list WeighedNames(const InputSpec& spec) {
+  nb::list names;
+  for (const InputField& field : InputFields()) {
+    if (std::ranges::find(spec.weighs, field.view) != spec.weighs.end()) {
+      names.append(nb::str(field.name.data(), field.name.size()));
+    }
+  }
+  return names;
+}
+
 nb::list InputDictionaries(nb::handle recipe) {
   nb::list result;
   for (const InputSpec& spec : InputSpecs(RecipeFrom(recipe))) {
@@ -55,7 +81,10 @@ nb::list InputDictionaries(nb::handle recipe) {
     entry["required"] = spec.required;
     entry["of_query"] = spec.of_query;
     entry["range"] = RangeText(spec.range);
+    entry["typical"] = TypicalText(spec.typical);
     entry["neutral"] = nb::cast(spec.neutral);
+    entry["weighs"] = WeighedNames(spec);
+    entry["weightless"] = spec.weightless;
     entry["meaning"] = spec.meaning;
     result.append(entry);
   }
@@ -196,7 +225,12 @@ void BindCatalogue(nb::module_& module) {
     required   must it be given?
     of_query   does each query take it, so that a call which only reads needs it, too?
     range      ">= 0", "<= 0" or "any"
+    typical    numbers for a test: "normal"; "keys", normal, of variance 1 / Dk; "small", of deviation
+               0.1; "unit", "half", "one_up", "minus", "halving", between 0 and 1, 0 and 1/2, 1 and 2,
+               -1 and 0, -log 2 and 0
     neutral    the value that leaves a layer as if it had no such input, or None
+    weighs     the inputs of which a row that is not finite counts as zeros where this one is exactly
+    weightless this number
     meaning    text)");
   module.def(
       "state_specs", &StateDictionaries, nb::arg("recipe"),

@@ -54,8 +54,12 @@ void TakeNothingAtZero(const Recipe& recipe, Token& token) {
   if (recipe.optimizer.erase == Erase::kUndecayed) {  // along a (.) kappa, whatever the step
     if (token.erase_gate.isZero(0)) TakeNothingOf(token.erase_key);
   } else if (token.step.isZero(0)) {
-    TakeNothingOf(token.erase_key);
-    TakeNothingOf(token.erase_gate);
+    for (const auto& row : kTokenRows) {
+      if (row.of_pair) TakeNothingOf(token.*row.to);
+    }
+    for (const auto& number : kTokenNumbers) {
+      if (number.of_pair && !std::isfinite(token.*number.to)) token.*number.to = 0;
+    }
     const bool coupled = recipe.optimizer.weight_decay == WeightDecay::kCoupled;
     if (coupled && !std::isfinite(token.weight_decay)) token.weight_decay = 0;
   }
@@ -142,14 +146,11 @@ Token GatherToken(const Constants& constants, const Inputs& inputs, std::int64_t
   token.v_im = inputs.v_im.defined() ? Row(inputs.v_im, {b, t, value_head})
                                      : Vector(Vector::Zero(dims.value_dim));
   token.log_decay = GatherLogDecay(recipe, inputs, b, t, h);
-  token.phase = Row(inputs.phase, {b, t, h});
-  token.dt = Row(inputs.dt, {b, t, h});
-  token.importance = ScalarOr(1, inputs.importance, b, t, h);
-  token.log_importance = ScalarOr(0, inputs.log_importance, b, t, h);
-  token.erase_key = Row(inputs.erase_key, {b, t, h});
-  token.erase_gate = Row(inputs.erase_gate, {b, t, h});
+  for (const auto& row : kTokenRows) token.*row.to = Row(inputs.*row.from, {b, t, h});
+  for (const auto& number : kTokenNumbers) {
+    token.*number.to = ScalarOr(token.*number.to, inputs.*number.from, b, t, h);
+  }
   token.momentum = GatherMomentum(constants, inputs, b, t);
-  token.weight_decay = ScalarOr(0, inputs.weight_decay, b, t, h);
   TakeNothingAtZero(recipe, token);
   return token;
 }

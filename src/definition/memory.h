@@ -48,6 +48,25 @@ struct Token {
   double weight_decay = 0;
 };
 
+/// An input that is a row, or a number, of a token as it is given; true: of one pair.
+template <class Value>
+struct TokenField {
+  Value Token::* to;
+  TensorView Inputs::* from;
+  bool of_pair = false;
+};
+inline constexpr TokenField<Vector> kTokenRows[] = {
+    {&Token::phase, &Inputs::phase},
+    {&Token::dt, &Inputs::dt},
+    {&Token::erase_key, &Inputs::erase_key, true},
+    {&Token::erase_gate, &Inputs::erase_gate, true},
+};
+inline constexpr TokenField<double> kTokenNumbers[] = {
+    {&Token::importance, &Inputs::importance},
+    {&Token::log_importance, &Inputs::log_importance},
+    {&Token::weight_decay, &Inputs::weight_decay},
+};
+
 /// What stays the same for all tokens of one memory.
 struct Constants {
   Recipe recipe;

@@ -212,7 +212,7 @@ void Layer::Backward(const Inputs& inputs, const State& initial, const TensorVie
   const DType dtype = ArithmeticType(given, initial);
   std::span<std::byte> saved = CheckSaved(op, options, SavedBytesOf(engine, recipe(), dims, dtype));
   if (!saved.empty()) saved = RequireHeader(op, {recipe_hash_, dims, given, dtype}, saved);
-  WithoutWeightless taken(recipe(), dims, engine.HasGradients() ? given : Inputs());
+  WithoutWeightless taken(requirements_, dims, engine.HasGradients() ? given : Inputs());
   const Inputs wanted = taken.GradientsFor(gradients);
   const EngineCall call{.requirements = requirements_,
                         .dims = dims,

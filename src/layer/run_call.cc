@@ -147,7 +147,7 @@ void RunChecked(const Operator& op, const Dims& dims, const Inputs& inputs, Stat
   for (const ReportField& report : kReports) Fill(outputs.*report.view, 0);
   if (!saved.empty()) saved = WriteHeader({op.recipe_hash, dims, inputs, dtype}, saved);
   const bool cleans = needs != Needs::kRead && &engine != &DefinitionEngine();
-  const WithoutWeightless taken(requirements.recipe, dims, cleans ? inputs : Inputs());
+  const WithoutWeightless taken(requirements, dims, cleans ? inputs : Inputs());
   engine.Forward({.requirements = requirements,
                   .dims = dims,
                   .inputs = taken.changed() ? taken.inputs() : inputs,

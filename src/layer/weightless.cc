@@ -1,8 +1,6 @@
 #include "src/layer/weightless.h"
 
 #include <algorithm>
-#include <limits>
-#include <span>
 #include <type_traits>
 
 #include "src/core/widened.h"
@@ -14,53 +12,6 @@ namespace ttr {
 namespace {
 
 using Field = TensorView Inputs::*;
-
-/// A factor, the value at which it takes nothing, and the rows that it weighs. A row of factors
-/// takes nothing where all of its values are this one.
-struct Weight {
-  Field factor;
-  double nothing;
-  std::array<Field, 5> rows;
-};
-
-constexpr double kLogOfZero = -std::numeric_limits<double>::infinity();
-
-constexpr Weight kImportances[] = {
-    {&Inputs::importance, 0, {&Inputs::k, &Inputs::v, &Inputs::v_im}},
-    {&Inputs::log_importance, kLogOfZero, {&Inputs::k, &Inputs::v}},
-};
-/// The key 1 - g is zero where nothing decays.
-constexpr Weight kComplement[] = {{&Inputs::log_decay, 0, {&Inputs::v}}};
-constexpr Weight kSteps[] = {
-    {&Inputs::step, 0, {&Inputs::k, &Inputs::v, &Inputs::erase_key, &Inputs::erase_gate}}};
-/// 1 - b lambda
-constexpr Weight kShrinkingSteps[] = {
-    {&Inputs::step,
-     0,
-     {&Inputs::k, &Inputs::v, &Inputs::erase_key, &Inputs::erase_gate, &Inputs::weight_decay}}};
-/// The memory is erased along a (.) kappa, whatever the step.
-constexpr Weight kUndecayedErasure[] = {{&Inputs::step, 0, {&Inputs::k, &Inputs::v}},
-                                        {&Inputs::erase_gate, 0, {&Inputs::erase_key}}};
-
-std::span<const Weight> WeightsOf(const Recipe& recipe) {
-  switch (FamilyOf(recipe)) {
-    case Family::kHebbian: {
-      const Importance importance = recipe.weights.importance;
-      const bool complement =
-          importance == Importance::kComplement || importance == Importance::kRootComplement;
-      if (complement) return kComplement;
-      return kImportances;
-    }
-    case Family::kGatedVector:
-    case Family::kLeastSquares: return kImportances;
-    case Family::kSgd:
-      if (recipe.optimizer.erase == Erase::kUndecayed) return kUndecayedErasure;
-      if (recipe.optimizer.weight_decay == WeightDecay::kCoupled) return kShrinkingSteps;
-      return kSteps;
-    case Family::kNetwork: return kSteps;
-    default: return {};
-  }
-}
 
 /// use(an element's null pointer) for the dtype of `view`.
 template <class Use>
@@ -149,20 +100,23 @@ Tensor RowForEveryMemory(const TensorView& view, std::int64_t heads) {
 
 }  // namespace
 
-WithoutWeightless::WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs)
+WithoutWeightless::WithoutWeightless(const Requirements& requirements, const Dims& dims,
+                                     const Inputs& inputs)
     : inputs_(inputs) {
-  for (const Weight& weight : WeightsOf(recipe)) {
-    const TensorView& factor = inputs.*weight.factor;
-    if (!factor.defined() || !MayTakeNothing(factor, weight.nothing)) continue;
-    for (const Field field : weight.rows) {
-      if (field != nullptr && (inputs.*field).defined()) {
-        Clean(weight.factor, weight.nothing, field, dims.heads);
-      }
+  if (KeepsPairs(requirements.recipe) || HasBudget(requirements.recipe)) return;
+  for (const InputSpec& spec : requirements.inputs) {
+    const TensorView& factor = inputs.*spec.view;
+    if (spec.weighs.empty() || !factor.defined()) continue;
+    if (!MayTakeNothing(factor, spec.weightless)) continue;
+    for (const Field field : spec.weighs) {
+      if ((inputs.*field).defined()) Clean(spec, field, dims.heads);
     }
   }
 }
 
-void WithoutWeightless::Clean(Field factor, double nothing, Field field, std::int64_t heads) {
+void WithoutWeightless::Clean(const InputSpec& spec, Field field, std::int64_t heads) {
+  const Field factor = spec.view;
+  const double nothing = spec.weightless;
   const TensorView& view = inputs_.*field;
   // Several steps a token share what is given once a token: such recipes do not exist.
   if (view.size(1) != (inputs_.*factor).size(1)) return;
@@ -177,7 +131,8 @@ void WithoutWeightless::Clean(Field factor, double nothing, Field field, std::in
       return !is_finite(given.At(b, r, h / shared));
     });
     if (!found) return false;
-    Copy& copy = copies_[count_++] = {field, RowForEveryMemory(view, heads), {}};
+    copies_.push_back({field, RowForEveryMemory(view, heads)});
+    const Copy& copy = copies_.back();
     const RowsOf<T> rows(copy.rows.view());
     AnyWeightless(inputs_.*factor, nothing, [&](auto b, auto r, auto h) {
       T* const row = rows.At(b, r, h);
@@ -191,8 +146,7 @@ void WithoutWeightless::Clean(Field factor, double nothing, Field field, std::in
 
 Inputs WithoutWeightless::GradientsFor(const Inputs& dinputs) {
   Inputs wanted = dinputs;
-  for (std::size_t i = 0; i < count_; ++i) {
-    Copy& copy = copies_[i];
+  for (Copy& copy : copies_) {
     const TensorView& given = dinputs.*copy.field;
     if (!given.defined() || given.rank() != 4) continue;
     const DType dtype = given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;

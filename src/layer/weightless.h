@@ -1,8 +1,7 @@
 /// Pairs of weight 0: a factor of exactly 0 takes nothing, not even NaN.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <vector>
 
 #include "src/core/working_copy.h"
 #include "ttr/inputs.h"
@@ -16,14 +15,17 @@ namespace ttr {
 /// factor and at the rows of those that are 0; any other one copies the inputs concerned, with a
 /// row for every memory where several share one.
 ///
-/// Memories that keep pairs leave out those of weight 0 themselves, gates of a vector memory's
-/// channels are looked at in its kernel, and the definition has the rule of its own.
+/// What each factor weighs: InputSpec::weighs.
+///
+/// Memories that keep pairs or a dictionary leave out those of weight 0 themselves, gates of a
+/// vector memory's channels are looked at in its kernel, and the definition has the rule of its
+/// own.
 class WithoutWeightless {
  public:
-  WithoutWeightless(const Recipe& recipe, const Dims& dims, const Inputs& inputs);
+  WithoutWeightless(const Requirements& requirements, const Dims& dims, const Inputs& inputs);
 
   const Inputs& inputs() const { return inputs_; }
-  bool changed() const { return count_ > 0; }
+  bool changed() const { return !copies_.empty(); }
 
   /// Where the gradients of inputs() go that are wanted in `dinputs`.
   Inputs GradientsFor(const Inputs& dinputs);
@@ -35,14 +37,13 @@ class WithoutWeightless {
   struct Copy {
     Field field;
     Tensor rows;
-    WorkingCopy gradient;
+    WorkingCopy gradient{};
   };
 
-  void Clean(Field factor, double nothing, Field field, std::int64_t heads);
+  void Clean(const InputSpec& spec, Field field, std::int64_t heads);
 
   Inputs inputs_;
-  std::array<Copy, 5> copies_;
-  std::size_t count_ = 0;
+  std::vector<Copy> copies_;
 };
 
 }  // namespace ttr

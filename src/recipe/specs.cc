@@ -1,6 +1,7 @@
 // The inputs of a recipe and their shapes, derived from its values.
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "src/recipe/family.h"
@@ -12,13 +13,14 @@ namespace {
 
 using Shapes = std::vector<std::vector<Axis>>;
 
-// No part of the current token is in what is read before it, no channel turns, exp(0) is a weight
-// of 1: a neutral value takes the input out of the layer's formula.
+// Name, member, range, typical numbers, neutral value; true: of one pair. Nothing of the current
+// token is in what is read before it, no channel turns, exp(0) is a weight of 1: a neutral value
+// takes the input out of the layer's formula.
 constexpr InputField kFields[] = {
     {"q", &Inputs::q, Range::kAny, Typical::kKeys, {}},
-    {"k", &Inputs::k, Range::kAny, Typical::kKeys, {}},
-    {"v", &Inputs::v, Range::kAny, Typical::kNormal, {}},
-    {"v_im", &Inputs::v_im, Range::kAny, Typical::kNormal, 0},
+    {"k", &Inputs::k, Range::kAny, Typical::kKeys, {}, true},
+    {"v", &Inputs::v, Range::kAny, Typical::kNormal, {}, true},
+    {"v_im", &Inputs::v_im, Range::kAny, Typical::kNormal, 0, true},
     {"log_decay", &Inputs::log_decay, Range::kNonPositive, Typical::kHalving, 0},
     {"phase", &Inputs::phase, Range::kAny, Typical::kNormal, 0},
     {"dt", &Inputs::dt, Range::kNonNegative, Typical::kUnit, 1},
@@ -27,8 +29,8 @@ constexpr InputField kFields[] = {
     {"importance", &Inputs::importance, Range::kNonNegative, Typical::kUnit, 1},
     {"log_importance", &Inputs::log_importance, Range::kAny, Typical::kNormal, 0},
     {"pair_bias", &Inputs::pair_bias, Range::kAny, Typical::kNormal, 0},
-    {"erase_key", &Inputs::erase_key, Range::kAny, Typical::kKeys, {}},
-    {"erase_gate", &Inputs::erase_gate, Range::kAny, Typical::kUnit, 1},
+    {"erase_key", &Inputs::erase_key, Range::kAny, Typical::kKeys, {}, true},
+    {"erase_gate", &Inputs::erase_gate, Range::kAny, Typical::kUnit, 1, true},
     {"bonus", &Inputs::bonus, Range::kAny, Typical::kKeys, 0},
     {"momentum", &Inputs::momentum, Range::kAny, Typical::kHalf, 0},
     {"weight_decay", &Inputs::weight_decay, Range::kNonNegative, Typical::kHalf, 0},
@@ -214,6 +216,35 @@ void AddRidge(const Recipe& recipe, Collector& specs) {
   specs.Add("ridge", std::move(shapes), kOptional, "takes the place of the recipe's ridge");
 }
 
+/// Is the input the weight of a pair? That is a step of sgd and networks, and else an importance,
+/// or the complement 1 - g of a decay, which is zero where nothing fades.
+bool IsWeight(const Recipe& recipe, std::string_view name) {
+  const Importance importance = recipe.weights.importance;
+  const bool complement =
+      importance == Importance::kComplement || importance == Importance::kRootComplement;
+  if (recipe.optimizer.solver == Solver::kSgd) return name == "step";
+  if (complement && FamilyOf(recipe) == Family::kHebbian) return name == "log_decay";
+  return name == "importance" || name == "log_importance";
+}
+
+void AddWeighed(const Recipe& recipe, std::vector<InputSpec>& specs) {
+  const Optimizer& optimizer = recipe.optimizer;
+  const bool sgd = optimizer.solver == Solver::kSgd;
+  // RWKV-7 erases along its gate (.) kappa, whatever the step.
+  const bool undecayed = sgd && optimizer.erase == Erase::kUndecayed;
+  const bool shrinks = sgd && optimizer.weight_decay == WeightDecay::kCoupled;  // 1 - b lambda
+  for (InputSpec& spec : specs) {
+    if (spec.name == "log_importance") spec.weightless = -std::numeric_limits<double>::infinity();
+    if (undecayed && spec.name == "erase_gate") spec.weighs = {&Inputs::erase_key};
+    if (!IsWeight(recipe, spec.name)) continue;
+    for (const InputSpec& other : specs) {
+      const bool erases = other.name == "erase_key" || other.name == "erase_gate";
+      const bool weighed = other.of_pair && !(undecayed && erases);
+      if (weighed || (shrinks && other.name == "weight_decay")) spec.weighs.push_back(other.view);
+    }
+  }
+}
+
 }  // namespace
 
 std::span<const InputField> InputFields() { return kFields; }
@@ -263,7 +294,9 @@ std::vector<InputSpec> InputSpecs(const Recipe& recipe) {
   }
   specs.Add("cu_seqlens", {{kSequencesPlus1}}, kOptional,
             "first token of each packed sequence, and T (B = 1, int64)");
-  return specs.RequiredFirst();
+  std::vector<InputSpec> found = specs.RequiredFirst();
+  AddWeighed(recipe, found);
+  return found;
 }
 
 std::int64_t PhiDim(const Recipe& recipe, const Dims& dims) {

@@ -53,7 +53,7 @@ def draw(
             numbers = rng.uniform(-0.5, 0, shape)
         elif spec["name"] in ("k", "erase_key"):
             numbers /= np.linalg.norm(numbers, axis=-1, keepdims=True)
-        elif spec["name"] == "erase_gate":
+        elif spec["typical"] == "unit":
             numbers = rng.uniform(0.1, 0.9, shape)
         inputs[spec["keyword"]] = numbers.astype(dtype)
     return inputs

@@ -48,19 +48,19 @@ def draw(
         if spec["name"] == "cu_seqlens" or not (spec["required"] or optional):
             continue
         shape = [sizes[axis] for axis in spec["shapes"][0]]
-        numbers = _numbers(spec["name"], spec["range"], shape, generator).to(dtype)
+        numbers = _numbers(spec, shape, generator).to(dtype)
         inputs[spec["keyword"]] = numbers.requires_grad_(grad)
     return inputs
 
 
-def _numbers(name: str, limits: str, shape: list[int], generator: torch.Generator) -> Tensor:
+def _numbers(spec: Mapping[str, Any], shape: list[int], generator: torch.Generator) -> Tensor:
     normal = torch.randn(shape, generator=generator, dtype=torch.float64)
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
-    if limits == ">= 0" or name in ("erase_gate", "momentum"):
+    if spec["range"] == ">= 0" or spec["typical"] in ("unit", "half"):
         return 0.1 + 0.8 * uniform
-    if limits == "<= 0":
+    if spec["range"] == "<= 0":
         return -0.05 - 0.5 * uniform
-    if name in ("q", "k", "erase_key"):
+    if spec["name"] in ("q", "k", "erase_key"):
         return normal / math.sqrt(shape[-1])
     return normal
 

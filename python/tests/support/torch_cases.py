@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import ttr
@@ -60,7 +62,7 @@ def inputs(
                 made[name] = _packed(sizes, generator)
             continue
         shape = [axes[axis] for axis in spec["shapes"][-1]]
-        numbers = _numbers(name, shape, sizes, generator)
+        numbers = _numbers(spec, shape, sizes, generator)
         if name in ("step", "weight_decay") and _is_network(recipe):
             numbers = numbers / 10  # more leads nowhere, or forgets all
         made[name.replace(".", "_")] = numbers.to(dtype)
@@ -114,7 +116,10 @@ def _packed(sizes: Sizes, generator: torch.Generator) -> Tensor:
     return torch.cat([torch.tensor([0]), cuts, torch.tensor([sizes.tokens])])
 
 
-def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generator) -> Tensor:
+def _numbers(
+    spec: Mapping[str, Any], shape: list[int], sizes: Sizes, generator: torch.Generator
+) -> Tensor:
+    name = spec["name"]
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     if name in ("q", "k", "erase_key"):
@@ -123,8 +128,6 @@ def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generat
         return -uniform * 0.7
     if name == "a":
         return -uniform - 0.1
-    if name in ("dt", "step", "importance", "momentum", "erase_gate"):
-        return uniform * 0.9
     if name == "weight_decay":
         return uniform * 0.2
     if name == "bandwidth":
@@ -133,4 +136,4 @@ def _numbers(name: str, shape: list[int], sizes: Sizes, generator: torch.Generat
         return x * 0.2
     if name == "ridge":
         return uniform + 0.05
-    return x
+    return uniform * 0.9 if spec["typical"] in ("unit", "half") else x

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .inputs import Call, fail
+from .recipe import known
 
 _DRAWN = ("rfa", "favor", "dijiang")
 
@@ -126,3 +127,4 @@ _MAPS: dict[str, Callable[[FeatureMap, Tensor], Tensor]] = {
     "dijiang": FeatureMap._dijiang,
     "power2": lambda _, x: _power2(x),
 }
+known("features", ("none", "cosformer", *_MAPS))

@@ -157,7 +157,7 @@ def _fading(call: Call) -> tuple[Tensor | None, Tensor | None]:
     return torch.where(all_gone, 0, g).cumsum(-1), all_gone.cumsum(-1)
 
 
-class Sight(NamedTuple):
+class VisibleRange(NamedTuple):
     """What the tokens ``begin`` to ``end`` see: of the pairs ``first`` to ``last`` those of which ``seen``
     [1 or N, 1 or H, C, p] says so, with the weights exp(log_weight) factor, [N, H, C or 1, p] or None, and
     with exp(bias) [1 or N, 1 or H, C, 1 or G, p] for each of a token's queries; a bias of -inf hides a pair.
@@ -173,7 +173,7 @@ class Sight(NamedTuple):
     bias: Tensor | None
 
 
-def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
+def visible_range(call: Call, pairs: Pairs, begin: int, end: int) -> VisibleRange:
     """What a block of tokens sees; ``call`` is the block's (`pair_bias.by_block`)."""
     choices = call.choices
     first, last = 0, pairs.k.shape[2]
@@ -199,7 +199,7 @@ def sight(call: Call, pairs: Pairs, begin: int, end: int) -> Sight:
     factor = None if pairs.factor is None else pairs.factor[..., None, first:last]
     own = torch.arange(begin, end, device=call.device).unsqueeze(-1)
     bias = pair_bias.of_pairs(call, pairs, own, first, last)
-    return Sight(begin, end, first, last, seen, log_weight, factor, bias)
+    return VisibleRange(begin, end, first, last, seen, log_weight, factor, bias)
 
 
 def last_read(call: Call, begin: int, end: int) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .._derivatives import refuse_tangents
 from .inputs import Call
-from .kept_pairs import Pairs, Sight, block_of, by_blocks, final_state, no_answers, pairs_of, queries, sight
+from .kept_pairs import Pairs, VisibleRange, block_of, by_blocks, final_state, no_answers, pairs_of, queries, visible_range
 from .kernel_regression import ridge_of
 from .layout import by_memory
 from .normalise import read_out
@@ -42,7 +42,7 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 
 def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
     """[N, H, C, G, Dv] of a block's queries [N, H, C, G, Dk]."""
-    seen = sight(call, pairs, begin, end)
+    seen = visible_range(call, pairs, begin, end)
     k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
     gram, ridge = kernel_matrix(call, k, k), ridge_of(call)[:, None, None, None]
     w = _weights(seen).unsqueeze(3)
@@ -56,7 +56,7 @@ def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
     return ((w * x).flatten(2, 3) @ v).unflatten(2, q.shape[2:4])
 
 
-def _weights(seen: Sight) -> Tensor:
+def _weights(seen: VisibleRange) -> Tensor:
     """w_i as each token sees it, [1 or N, 1 or H, C, p]; 0 of what it does not see."""
     w = seen.seen.to(torch.float64)
     if seen.log_weight is not None:

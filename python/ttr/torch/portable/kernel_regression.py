@@ -25,14 +25,14 @@ from .._derivatives import refuse_tangents
 from .inputs import Call
 from .kept_pairs import (
     Pairs,
-    Sight,
+    VisibleRange,
     block_of,
     by_blocks,
     final_state,
     no_answers,
     pairs_of,
     queries,
-    sight,
+    visible_range,
 )
 from .normalise import read_out
 from .not_finite import apart_from_pairs
@@ -117,7 +117,7 @@ def ridge_of(call: Call) -> Tensor:
     return given
 
 
-def _roots(pairs: Pairs, seen: Sight) -> Tensor:
+def _roots(pairs: Pairs, seen: VisibleRange) -> Tensor:
     """sqrt(w_i) of the pairs that are seen, [N, H, C, p]; others 0, and without a gradient."""
     roots = seen.seen.to(pairs.k.dtype)
     if seen.log_weight is not None:
@@ -137,7 +137,7 @@ def _regular(gram: Tensor, roots: Tensor, ridge: Tensor) -> Tensor:
 def _by_prefix(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     """All prefixes from one factor, or, where it keeps too few digits, every one by itself."""
     tokens = q.shape[2]
-    seen = sight(call, pairs, 0, tokens)
+    seen = visible_range(call, pairs, 0, tokens)
     everything = seen._replace(seen=pairs.place[..., None, :] < tokens)
     if seen.log_weight is not None:
         everything = everything._replace(seen=everything.seen & (seen.log_weight != -torch.inf))
@@ -171,7 +171,7 @@ def _has_slopes(pairs: Pairs) -> bool:
 
 
 def _slopes(
-    call: Call, pairs: Pairs, seen: Sight, near: Tensor, x: Tensor, z: Tensor, e: Tensor
+    call: Call, pairs: Pairs, seen: VisibleRange, near: Tensor, x: Tensor, z: Tensor, e: Tensor
 ) -> Tensor:
     """0, with the gradient by importances w_i = 0: what the fits of k(q) and V leave at k_i,
 
@@ -195,7 +195,7 @@ def _slopes(
     return torch.cat(made, 2)
 
 
-def _fades(seen: Sight) -> Tensor:
+def _fades(seen: VisibleRange) -> Tensor:
     """What an importance is multiplied by at each token, [N, H, C, p]."""
     assert seen.log_weight is not None
     return torch.where(seen.seen, seen.log_weight.detach(), -torch.inf).exp()
@@ -226,7 +226,7 @@ def _solve(call: Call, a: Tensor, right: Tensor) -> Tensor:
 
 def _system(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
     """[N, H, C, G, Dv] of a block's queries [N, H, C, G, Dk]."""
-    seen = sight(call, pairs, begin, end)
+    seen = visible_range(call, pairs, begin, end)
     k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
     roots, ridge = _roots(pairs, seen), ridge_of(call)[:, None, None]
     gram = kernel_matrix(call, k, k)

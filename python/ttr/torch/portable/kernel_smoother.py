@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from .inputs import Call
-from .kept_pairs import Pairs, block_of, by_blocks, final_state, no_answers, pairs_of, queries, sight
+from .kept_pairs import Pairs, block_of, by_blocks, final_state, no_answers, pairs_of, queries, visible_range
 from .normalise import read_out
 from .not_finite import apart_from_pairs
 from .recipe import query_scale
@@ -41,7 +41,7 @@ def _run(call: Call) -> tuple[Tensor, dict[str, Tensor]]:
 def _block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
     """[N, H, C, G, Dv] of a block's queries [N, H, C, G, Dk]."""
     choices = call.choices
-    seen = sight(call, pairs, begin, end)
+    seen = visible_range(call, pairs, begin, end)
     k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
     normalised = choices.function == "constant"
     w = weights(call, q, k, seen, shares=normalised)

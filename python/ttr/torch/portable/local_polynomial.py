@@ -24,7 +24,7 @@ from torch.autograd import Function
 from .._derivatives import once, refuse_tangents
 from . import kernels
 from .inputs import Call
-from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, sight
+from .kept_pairs import Pairs, block_of, by_blocks, final_state, pairs_of, queries, visible_range
 from .normalise import read_out
 from .not_finite import apart_from_pairs
 from .similarity import weights
@@ -58,7 +58,7 @@ def _answers(call: Call, pairs: Pairs, q: Tensor) -> Tensor:
     count = sum(len(channels) for _, channels in terms)
 
     def block(call: Call, pairs: Pairs, q: Tensor, begin: int, end: int) -> Tensor:
-        seen = sight(call, pairs, begin, end)
+        seen = visible_range(call, pairs, begin, end)
         k, v = (x[:, :, seen.first : seen.last] for x in (pairs.k, pairs.v))
         p = weights(call, q, k, seen, shares=True).flatten(2, 3)
         f = _monomials(k.unsqueeze(2) - q.flatten(2, 3).unsqueeze(3), terms)

@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 
 from . import pair_bias
 from .inputs import Call
-from .kept_pairs import Pairs, block_of, final_state, last_read, pairs_of, sight, written_by
+from .kept_pairs import Pairs, block_of, final_state, last_read, pairs_of, visible_range, written_by
 from .layout import by_memory, by_token, queries_by_memory
 
 Form = Callable[[Call], tuple[Tensor, dict[str, Tensor]]]
@@ -127,7 +127,7 @@ def _seen_under_bias(call: Call, pairs: Pairs, lost: Tensor) -> Tensor:
     found, size = [], block_of(call, pairs, 1)
     for begin, part in zip(range(0, tokens, size), pair_bias.by_block(call, size)):
         end = min(begin + size, tokens)
-        seen = sight(part, pairs, begin, end)
+        seen = visible_range(part, pairs, begin, end)
         bias = seen.bias
         assert bias is not None
         met = bad[:, :, None, seen.first : seen.last]

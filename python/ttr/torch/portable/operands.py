@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from .features import FeatureMap
 from .inputs import Call
 from .layout import by_memory, queries_by_memory
 from .normalise import unit
-from .recipe import query_scale
+from .recipe import known, query_scale
 from .scans import chunked_linear_scan, max_plus_scan
 
 
@@ -196,7 +197,7 @@ def sgd_rows(call: Call, keys: Keys) -> Rows:
     k = keys.k
     assert k is not None
     square = k.square().sum(-1, keepdim=True)
-    beta = _step_size(call, square)
+    beta = _STEP_SIZES[choices.step](call, square)
     rows = Rows(keys.q, beta * k, by_memory(call.need("v"), heads), erase=k)
     rows.log_decay = log_decay_rows(call)
     if choices.preconditioner == "low_rank":
@@ -206,14 +207,7 @@ def sgd_rows(call: Call, keys: Keys) -> Rows:
     elif choices.preconditioner != "none":
         rows.curvature, metric = _curvature(call, k)
         rows.key = rows.key * metric
-    if choices.erase == "erase_key":
-        rows.erase = by_memory(call.need("erase_key"), heads)
-    elif choices.erase == "gated_key":
-        rows.erase = by_memory(call.need("erase_gate"), heads) * k
-    elif choices.erase == "undecayed":
-        rows.erase = by_memory(call.need("erase_key"), heads)
-        rows.along = by_memory(call.need("erase_gate"), heads) * rows.erase
-        rows.undecayed = True
+    _ERASURES[choices.erase](call, rows)
     if choices.momentum:
         rows.momentum = scalars(call, "momentum")
     shrinking = scalars(call, "weight_decay")
@@ -224,24 +218,64 @@ def sgd_rows(call: Call, keys: Keys) -> Rows:
     return rows
 
 
-def _step_size(call: Call, square: Tensor) -> Tensor:
-    """beta from the input b and |k|^2 [B, H, 1, R, 1]."""
-    rule = call.choices.step
-    if rule == "one":
-        return torch.ones_like(square)
-    nothing = square == 0
-    if rule == "nlms":
-        size = torch.where(nothing, 1, square + call.choices.eps)
-        return torch.where(nothing, 0, call.choices.eta / size)
+def _along_erase_key(call: Call, rows: Rows) -> None:
+    rows.erase = by_memory(call.need("erase_key"), call.sizes["H"])
+
+
+def _along_gated_key(call: Call, rows: Rows) -> None:
+    assert rows.erase is not None
+    rows.erase = by_memory(call.need("erase_gate"), call.sizes["H"]) * rows.erase
+
+
+def _of_undecayed(call: Call, rows: Rows) -> None:
+    _along_erase_key(call, rows)
+    assert rows.erase is not None
+    rows.along = by_memory(call.need("erase_gate"), call.sizes["H"]) * rows.erase
+    rows.undecayed = True
+
+
+#: What each word of `erase` makes of rows that erase along the key.
+_ERASURES: dict[str, Callable[[Call, Rows], None]] = {
+    "key": lambda call, rows: None,
+    "erase_key": _along_erase_key,
+    "gated_key": _along_gated_key,
+    "undecayed": _of_undecayed,
+}
+known("erase", _ERASURES)
+
+
+def _given_step(call: Call) -> Tensor:
     b = scalars(call, "step")
     assert b is not None
-    if rule == "longhorn":
-        return b / (1 + b * square)
-    if rule == "efla":
-        size = torch.where(nothing, 1, square)
-        return torch.where(nothing, b, -torch.expm1(-b * size) / size)
-    assert rule == "input", rule
     return b
+
+
+def _nlms(call: Call, square: Tensor) -> Tensor:
+    nothing = square == 0
+    size = torch.where(nothing, 1, square + call.choices.eps)
+    return torch.where(nothing, 0, call.choices.eta / size)
+
+
+def _longhorn(call: Call, square: Tensor) -> Tensor:
+    b = _given_step(call)
+    return b / (1 + b * square)
+
+
+def _efla(call: Call, square: Tensor) -> Tensor:
+    b, nothing = _given_step(call), square == 0
+    size = torch.where(nothing, 1, square)
+    return torch.where(nothing, b, -torch.expm1(-b * size) / size)
+
+
+#: beta of each word of `step`, from |k|^2 [B, H, 1, R, 1].
+_STEP_SIZES: dict[str, Callable[[Call, Tensor], Tensor]] = {
+    "input": lambda call, _: _given_step(call),
+    "one": lambda _, square: torch.ones_like(square),
+    "nlms": _nlms,
+    "longhorn": _longhorn,
+    "efla": _efla,
+}
+known("step", _STEP_SIZES)
 
 
 def _curvature(call: Call, k: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import ttr
 
-#: The words of every option that a portable form has a formula for; it is asked for no other.
+#: The words of every option that a portable form has a formula for; it is asked for no other. Words whose
+#: formulas stand in one table are added there (`known`).
 WORDS: dict[str, set[str]] = {
     "decay": {"none", "constant", "retention", "scalar", "channel", "matrix"},
     "importance": {"none", "input", "log", "complement", "root_complement"},
     "pair_bias": {"none", "input", "distance", "power", "block", "prefix"},
-    "kernel": {
-        "none", "exponential", "gaussian", "laplace", "epanechnikov", "biweight", "triweight",
-        "inverse_distance", "linear",
-    },
     "function": {"constant", "linear", "affine", "polynomial", "kernel", "network"},
-    "features": {
-        "none", "elu1", "relu", "cosformer", "dpfp", "t2r", "hedgehog_exp", "hedgehog_softmax",
-        "taylor2", "rebased", "rfa", "favor", "dijiang", "power2",
-    },
     "optimizer": {"gradient", "sgd", "exact", "conjugate_gradient", "chebyshev"},
-    "step": {"input", "nlms", "longhorn", "efla", "one"},
-    "erase": {"key", "erase_key", "gated_key", "undecayed"},
     "weight_decay": {"none", "coupled", "decoupled"},
     "preconditioner": {"none", "diagonal", "block_diagonal", "low_rank", "chunk_factor"},
     "eta_kind": {"constant", "relative", "input"},
@@ -56,12 +48,18 @@ INPUTS = {
 }  # fmt: skip
 
 
+def known(option: str, words: Iterable[str]) -> None:
+    """The words of an option whose formulas stand where this is called."""
+    WORDS.setdefault(option, set()).update(words)
+
+
 class Input(NamedTuple):
     """One input of a recipe.
 
     ``argument`` is its name as a Python caller writes it: ``features_w`` for ``features.w``.
     ``shapes`` are those it may have, as names of axes. ``sign`` is +1 where no entry may be
-    negative, -1 where none may be positive, else 0.
+    negative, -1 where none may be positive, else 0. Rows of the inputs that it ``weighs`` count for
+    nothing where it is exactly ``weightless``.
     """
 
     name: str
@@ -69,6 +67,8 @@ class Input(NamedTuple):
     shapes: tuple[tuple[str, ...], ...]
     required: bool
     sign: int
+    weighs: tuple[str, ...]
+    weightless: float
 
 
 class Entry(NamedTuple):
@@ -153,7 +153,10 @@ def _unknown(values: dict[str, Any]) -> str | None:
 
 def _input(spec: dict[str, Any]) -> Input:
     shapes = tuple(tuple(shape) for shape in spec["shapes"])
-    return Input(spec["name"], spec["keyword"], shapes, bool(spec["required"]), _SIGNS[spec["range"]])
+    return Input(
+        spec["name"], spec["keyword"], shapes, bool(spec["required"]), _SIGNS[spec["range"]],
+        tuple(spec["weighs"]), spec["weightless"],
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)

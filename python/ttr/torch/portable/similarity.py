@@ -11,15 +11,23 @@ of its equal, and no length of keys costs digits of what lies between them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from .._derivatives import refuse_tangents
 from .inputs import Call
-from .kept_pairs import Sight
-from .recipe import query_scale
+from .kept_pairs import VisibleRange
+from .recipe import known, query_scale
 
 _POWERS = {"epanechnikov": 1, "biweight": 2, "triweight": 3}
+#: log s of the distance d and u = d / b.
+_LOGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "gaussian": lambda d, u: -d * u,
+    "laplace": lambda _, u: -u,
+}
+known("kernel", ("none", "exponential", "inverse_distance", "linear", *_POWERS, *_LOGS))
 #: exp() of it is finite: what a weight of 0 would be worth, were it one.
 _MOST = 80.0
 
@@ -41,8 +49,7 @@ def log_kernel(call: Call, q: Tensor, k: Tensor) -> Tensor:
         outside = (u >= 1) | (none & (d != 0))
         near = torch.where(outside, 0, u)
         return torch.where(outside, -torch.inf, _POWERS[kernel] * torch.log1p(-near.square()))
-    logs = -d * u if kernel == "gaussian" else -u
-    return torch.where(none & (d != 0), -torch.inf, logs)
+    return torch.where(none & (d != 0), -torch.inf, _LOGS[kernel](d, u))
 
 
 def kernel_matrix(call: Call, q: Tensor, k: Tensor) -> Tensor:
@@ -64,7 +71,7 @@ def _bandwidth(call: Call, like: Tensor) -> Tensor:
     return given.to(like.dtype)[:, None, None]
 
 
-def weights(call: Call, q: Tensor, k: Tensor, seen: Sight, shares: bool) -> Tensor:
+def weights(call: Call, q: Tensor, k: Tensor, seen: VisibleRange, shares: bool) -> Tensor:
     """[N, H, C, G, p] of a block's queries [N, H, C, G, D] and the keys that it sees:
 
         w_i s(k_i, q), or, as ``shares``, over sum_j w_j s(k_j, q), and 0 where no pair has any

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from .inputs import Call
-from .recipe import Choices
-
-#: A factor, the number at which it takes nothing, and the rows that it weighs.
-_Weight = tuple[str, float, tuple[str, ...]]
-
-_IMPORTANCES: list[_Weight] = [
-    ("importance", 0, ("k", "v", "v_im")),
-    ("log_importance", -math.inf, ("k", "v")),
-]
-
-
-def _weights(choices: Choices) -> list[_Weight]:
-    if choices.family == "hebbian" and choices.importance in ("complement", "root_complement"):
-        return [("log_decay", 0, ("v",))]
-    if choices.family not in ("sgd", "network"):
-        return _IMPORTANCES
-    if choices.erase == "undecayed":  # along a (.) kappa, whatever the step
-        return [("step", 0, ("k", "v")), ("erase_gate", 0, ("erase_key",))]
-    rows = ("k", "v", "erase_key", "erase_gate")
-    shrinks = choices.weight_decay == "coupled"  # 1 - step weight_decay
-    return [("step", 0, (*rows, "weight_decay") if shrinks else rows)]
-
 
 def without_weightless(call: Call) -> Call:
     """The call with zeros in place of every row that is not finite and that a step, an importance or
@@ -60,16 +37,16 @@ def without_weightless(call: Call) -> Call:
 
 def _absent(call: Call) -> Iterator[tuple[str, Tensor]]:
     """Names of rows, and where their factor takes nothing: [B, R, H]."""
-    for factor, nothing, names in _weights(call.choices):
-        given = call.tensors.get(factor)
-        if given is None:
+    for spec in call.choices.inputs:
+        given = call.tensors.get(spec.name)
+        if given is None or not spec.weighs:
             continue
-        absent = given.detach() == nothing
+        absent = given.detach() == spec.weightless
         if absent.dim() == 4:
             absent = absent.all(-1)
         if _looks(absent) and not absent.any():
             continue
-        for name in names:
+        for name in spec.weighs:
             if name in call.tensors and call.tensors[name].shape[1] == absent.shape[1]:
                 yield name, absent
 

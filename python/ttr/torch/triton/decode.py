@@ -20,18 +20,29 @@ _PLAIN = {
     "momentum": False, "preconditioner": "none", "causal": True,
 }  # fmt: skip
 
+#: The words that the kernels have a formula for; a branch of theirs would take any other for one of these.
+_WORDS = {
+    "decay": {"none", "constant", "retention", "scalar", "channel"},
+    "importance": {"none", "input", "complement", "root_complement"},
+    "step": {"input", "one", "nlms", "longhorn", "efla"},
+    "erase": {"key", "erase_key", "gated_key", "undecayed"},
+    "weight_decay": {"none", "coupled", "decoupled"},
+}
+
 
 def takes(call: Call) -> bool:
     """Whether there is a kernel for a token of this recipe, with a state of float32 as it lies."""
     choices = call.choices
     if any(getattr(choices, name) != value for name, value in _PLAIN.items()):
         return False
+    if any(getattr(choices, option) not in words for option, words in _WORDS.items()):
+        return False
     if any(t.dtype != torch.float32 or not t.is_contiguous() for t in call.state.values()):
         return False
     if choices.family == "least_squares":
         solved = choices.optimizer == "exact" and choices.ridge_kind in ("fading", "constant")
         return solved and choices.ridge > 0 and choices.correction == 0
-    return choices.family in ("hebbian", "sgd") and choices.importance != "log" and choices.decay != "matrix"
+    return choices.family in ("hebbian", "sgd")
 
 
 def run(call: Call) -> Tensor:
