@@ -38,9 +38,10 @@
 /// forgets NaN (Weightless in tests/layer/weightless_test.cc, ForgettingNan in forgetting_test.cc).
 ///
 /// A call that is given its scratch allocates nothing, on one thread and after the first one of its
-/// sizes (Allocations in tests/layer/allocations_test.cc). Exceptions: a state that keeps pairs is
-/// full, and doubles; what is read has to be converted first (rows of float16, a state of bfloat16
-/// or float16, parameters of a network in several dtypes, a row of weight 0 that is not finite); a
+/// sizes (Allocations in tests/layer/allocations_test.cc). Exceptions: no engine runs the recipe,
+/// or what is asked of it, so that the definition does; a state that keeps pairs is full, and
+/// doubles; what is read has to be converted first (rows of float16, a state of bfloat16 or
+/// float16, parameters of a network in several dtypes, a row of weight 0 that is not finite); a
 /// system is singular; there are more than 128 tensors.
 ///
 /// Cost: `ttr plan RECIPE`, EstimateCost(). Errors: ttr::Error before any work and before anything

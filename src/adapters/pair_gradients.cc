@@ -18,7 +18,7 @@ void SumOverSequences(const Tensor& from, const TensorView& to) {
 }  // namespace
 
 PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTensors& tensors)
-    : bandwidth_home_(tensors.dinputs.bandwidth), ridge_home_(tensors.dinputs.ridge) {
+    : given_bandwidth_(tensors.dinputs.bandwidth), given_ridge_(tensors.dinputs.ridge) {
   const Inputs& d = tensors.dinputs;
   const Dims& dims = call.dims;
   q_ = WorkingCopy::OfHeads(d.q, dims.output_heads(), call.dtype);
@@ -49,8 +49,8 @@ PairGradientCopies::PairGradientCopies(const EngineCall& call, const BackwardTen
 
 void PairGradientCopies::WriteBack() const {
   for (const WorkingCopy* copy : {&q_, &k_, &v_, &pair_bias_, &log_weight_}) copy->WriteBack();
-  SumOverSequences(bandwidth_, bandwidth_home_);
-  SumOverSequences(ridge_, ridge_home_);
+  SumOverSequences(bandwidth_, given_bandwidth_);
+  SumOverSequences(ridge_, given_ridge_);
 }
 
 common::FinalPairGradients FinalPairGradientsOf(const State& dstate) {

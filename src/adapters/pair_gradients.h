@@ -20,7 +20,7 @@ class PairGradientCopies {
 
  private:
   WorkingCopy q_, k_, v_, pair_bias_, log_weight_;
-  TensorView bandwidth_home_, ridge_home_;
+  TensorView given_bandwidth_, given_ridge_;
   Tensor bandwidth_, ridge_;
   common::PairGradientTensors views_;
 };

@@ -30,7 +30,7 @@ bool HasErasureKey(R r) {
 bool IsMap(R r, FeatureMap map) { return IsLinear(r) && r.function.features == map; }
 bool IsHidden(R r) { return IsNetwork(r) && r.function.depth >= 2; }
 
-constexpr OptionScope kHomes[] = {
+constexpr OptionScope kScopes[] = {
     {"phase", [](R r) { return r.weights.decay == Decay::kChannel; },
      "phase turns the channels of decay(channel)"},
     {"window", KeepsPairs, "a window forgets single pairs, and this memory keeps none"},
@@ -145,6 +145,6 @@ constexpr OptionScope kHomes[] = {
 
 }  // namespace
 
-std::span<const OptionScope> OptionScopes() { return kHomes; }
+std::span<const OptionScope> OptionScopes() { return kScopes; }
 
 }  // namespace ttr

@@ -78,13 +78,13 @@ void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std
   std::array<GradientMemory, kMostInterleaved> gradients;
   // The rows before `to`, as many as are in its block.
   auto slice = [](Memory& memory, std::int64_t to) {
-    memory.part.to = to;
-    memory.part.from = to == 0 ? 0 : (to - 1) / kGradientBlock * kGradientBlock;
+    memory.extent.to = to;
+    memory.extent.from = to == 0 ? 0 : (to - 1) / kGradientBlock * kGradientBlock;
   };
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = memories[static_cast<std::size_t>(i)];
     memory = work.MemoryOf(n * work.heads.memories + first + i);
-    memory.part.place = i;
+    memory.extent.place = i;
     slice(memory, memory.dims.rows);
     gradients[static_cast<std::size_t>(i)] = GradientsOf(work, call, n, first + i, true);
   }
@@ -94,8 +94,8 @@ void RunInSlices(const Work& work, const BackwardCall& call, std::int64_t n, std
       const Memory& next = memories[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       DifferentiateMemory(work.options, memory, next, gradients[static_cast<std::size_t>(i)],
                           work.sizes, rows);
-      goes_on = memory.part.from > 0;
-      slice(memory, memory.part.from);
+      goes_on = memory.extent.from > 0;
+      slice(memory, memory.extent.from);
     }
   }
 }

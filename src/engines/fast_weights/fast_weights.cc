@@ -73,18 +73,18 @@ void RunInSlices(const Work& work, std::int64_t item, std::int64_t count, Worker
   Group& group = *new (own.group) Group;
   for (std::int64_t i = 0; i < count; ++i) {
     Memory& memory = group[static_cast<std::size_t>(i)] = work.MemoryOf(item + i);
-    memory.part.place = i;
-    memory.part.to = std::min(kSliceRows, memory.dims.rows);
+    memory.extent.place = i;
+    memory.extent.to = std::min(kSliceRows, memory.dims.rows);
   }
   for (;;) {
     for (std::int64_t i = 0; i < count; ++i) {
       Memory& memory = group[static_cast<std::size_t>(i)];
       const Memory& next = group[static_cast<std::size_t>(i + 1 < count ? i + 1 : 0)];
       own.run(work.options, memory, next, own.scratch);
-      memory.part.from = memory.part.to;
-      memory.part.to = std::min(memory.part.from + kSliceRows, memory.dims.rows);
+      memory.extent.from = memory.extent.to;
+      memory.extent.to = std::min(memory.extent.from + kSliceRows, memory.dims.rows);
     }
-    if (group[0].part.from == group[0].dims.rows) return;
+    if (group[0].extent.from == group[0].dims.rows) return;
   }
 }
 

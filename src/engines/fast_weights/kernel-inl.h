@@ -31,7 +31,7 @@ void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
     Pad(to, count, stride);
   };
   load(memory.inputs.bonus, scratch.gathered.bonus, memory.dims.key_dim);
-  if (memory.part.from > 0) {
+  if (memory.extent.from > 0) {
     std::memcpy(&scratch.running, scratch.paused, sizeof(scratch.running));
     return;
   }
@@ -47,7 +47,7 @@ void LoadRunning(const Memory& memory, Scratch<T>& scratch) {
 
 template <class T>
 void StoreRunning(const Memory& memory, const Scratch<T>& scratch) {
-  if (memory.part.to < memory.dims.rows) {
+  if (memory.extent.to < memory.dims.rows) {
     std::memcpy(scratch.paused, &scratch.running, sizeof(scratch.running));
     return;
   }
@@ -83,14 +83,14 @@ void RunOne(const Options& options, const Memory& memory, const Memory& next, Sc
   } else {
     ChunkedRun<T>(options, memory, next, scratch).Run();
   }
-  if (memory.writes() || memory.part.to < memory.dims.rows) StoreRunning(memory, scratch);
+  if (memory.writes() || memory.extent.to < memory.dims.rows) StoreRunning(memory, scratch);
 }
 
 template <class T>
 void Run(const Options& options, const Memory& memory, const Memory& next, Scratch<T>& worker) {
   if (memory.dims.rows == 0) return;
-  if (memory.part.place == 0) return RunOne(options, memory, next, worker);
-  Scratch<T> own = worker.At(memory.part.place);
+  if (memory.extent.place == 0) return RunOne(options, memory, next, worker);
+  Scratch<T> own = worker.At(memory.extent.place);
   RunOne(options, memory, next, own);
 }
 

@@ -59,7 +59,7 @@ struct MemoryDims {
 };
 
 /// Which rows a call of the kernel runs, all of them or a time slice; and which columns.
-struct MemoryPart {
+struct MemoryExtent {
   std::int64_t from = 0, to = 0;
   std::int64_t place = 0;         // among the memories that are interleaved in time slices
   std::int64_t first_column = 0;  // a multiple of the strip's width
@@ -67,7 +67,7 @@ struct MemoryPart {
 };
 
 /// What is saved of a memory for the backward pass (saved.h); null: nothing, or none of it.
-struct SavedPart {
+struct SavedArrays {
   void* states = nullptr;
   void* errors = nullptr;
   void* outputs = nullptr;
@@ -102,8 +102,8 @@ struct Memory {
   Operands<Rows> inputs;        // absent: not given, or not looked at in this call
   StateOperands<Rows> entries;  // of its state
   MemoryDims dims;
-  MemoryPart part;
-  SavedPart saved;
+  MemoryExtent extent;
+  SavedArrays saved;
   StatusRows status;
   DeferredRows deferred;
   PendingPairRows pending;

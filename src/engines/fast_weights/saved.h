@@ -23,7 +23,7 @@ namespace ttr::fast_weights {
 struct SavedLayout {
   static constexpr std::int64_t kUnit = 16;  // of padding
 
-  std::int64_t keys, values, parts, state;  // parts: matrices of a state
+  std::int64_t keys, values, planes, state;  // planes: matrices of a state
   std::int64_t steps, sequences;
   std::int64_t more;           // memories of a sequence beside those of its blocks: the final one
   std::int64_t blocks, rows;   // of one head, all sequences
@@ -37,8 +37,8 @@ struct SavedLayout {
     const bool sum = options.denominator != Denominator::kNone;
     keys = (options.phase ? 2 : 1) * RoundUp(sizes.key_dim, kUnit);
     values = RoundUp(sizes.value_dim + (sum ? 1 : 0), kUnit);
-    parts = options.momentum ? 2 : 1;
-    state = parts * keys * values;
+    planes = options.momentum ? 2 : 1;
+    state = planes * keys * values;
     more = KeepsLast(options) ? 1 : 0;
     errors = options.erases();
     outputs = options.transforms_outputs() ? sizes.queries : 0;

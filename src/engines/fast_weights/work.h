@@ -173,7 +173,7 @@ struct Work {
         m.status.head_stride = status.stride(2);
       }
     }
-    m.part.to = m.dims.rows;
+    m.extent.to = m.dims.rows;
     if (call.deferred.defined()) {
       m.deferred.keys = StateOf(call.deferred, state, h);
       m.deferred.values =
@@ -187,8 +187,8 @@ struct Work {
     m.dims.feature_dim = sizes.key_dim - (options.intercept ? 1 : 0);
     m.dims.value_dim = sizes.value_dim;
     m.dims.queries = sizes.queries;
-    m.part.first_column = columns.First(part);
-    m.part.end_column = m.part.first_column + columns.Columns(part);
+    m.extent.first_column = columns.First(part);
+    m.extent.end_column = m.extent.first_column + columns.Columns(part);
     if (part > 0) {
       std::byte* at = CopyOf(n * heads.memories + h, part);
       ForShared(m, [&](Rows& shared, std::size_t bytes) {

@@ -32,14 +32,14 @@ void DecayGradients(const ChunkWork<T>& on, const T (&overlaps)[3][2 * kTokens],
   const GradientCall<T>& call = on.call;
   const Scratch<T>& scratch = on.scratch;
   T sums[kTokens];
-  for (std::int64_t part = 0; part < scratch.parts; ++part) {
+  for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
     for (std::int64_t x = 0; x < scratch.reads; ++x) {
-      SumTallies(scratch.Tallies(part, x), sums);
-      grads.Read(on.chunk, on.c, on.Kind(x), call.reset, sums, part);
+      SumTallies(scratch.Tallies(plane, x), sums);
+      grads.Read(on.chunk, on.c, on.Kind(x), call.reset, sums, plane);
     }
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
-      SumTallies(scratch.Tallies(part, scratch.reads + w), sums);
-      grads.Write(on.chunk, sums, part);
+      SumTallies(scratch.Tallies(plane, scratch.reads + w), sums);
+      grads.Write(on.chunk, sums, plane);
     }
   }
   T last[3];
@@ -47,7 +47,7 @@ void DecayGradients(const ChunkWork<T>& on, const T (&overlaps)[3][2 * kTokens],
     last[s] = std::accumulate(overlaps[s], overlaps[s] + 2 * kTokens, T(0));
   }
   grads.Last(on.chunk, on.c, call.reset, last[0], last[1], last[2]);
-  if (scratch.parts > 1) {
+  if (scratch.planes > 1) {
     grads.DecaysAndMomentum(call, on.chunk, on.c, scratch.Tallies(0, 0), scratch.Tallies(1, 0));
   } else {
     grads.Decays(call, on.chunk, on.c, scratch.tallies);
@@ -66,7 +66,7 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
     for (std::int64_t x = 0; x < scratch.reads; ++x) DecayReads(on, x);
   }
   InnovationGradients(on);
-  if (scratch.parts > 1) DecayUpdateGradients(on);
+  if (scratch.planes > 1) DecayUpdateGradients(on);
   CoefficientGradients<T> grads;
   for (std::int64_t x = 0; x < scratch.reads; ++x) {
     for (std::int64_t w = 0; w < scratch.writes; ++w) {
@@ -76,8 +76,8 @@ void BackwardChunk(const GradientCall<T>& call, const Chunk& chunk, const Scratc
     }
   }
   const std::int64_t all = scratch.reads + scratch.writes;
-  for (std::int64_t part = 0; part < scratch.parts; ++part) {
-    std::fill_n(scratch.Tallies(part, 0), all * kSquare, T(0));
+  for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
+    std::fill_n(scratch.Tallies(plane, 0), all * kSquare, T(0));
   }
   alignas(64) T overlaps[3][2 * kTokens] = {};
   ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key)

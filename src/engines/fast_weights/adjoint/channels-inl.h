@@ -137,12 +137,12 @@ struct ChannelHalf {
 
 /// What the second half of a chunk finds of the writes of the first, by one read: grads of its rows
 /// and g of the writes between the halves. `standing` [j] is the write there; `at` and `before`
-/// [i] sum what the gates between the halves and token i have a part in.
+/// [i] sum what the gates between the halves and token i multiply.
 template <class T>
 HWY_INLINE void CrossHalves(bool before, View<T> rows, const T* dp,
                             const hn::Vec<hn::ScalableTag<T>>* gates,
                             const hn::Vec<hn::ScalableTag<T>>* standing, T* grads,
-                            std::int64_t stride, hn::Vec<hn::ScalableTag<T>>* parts,
+                            std::int64_t stride, hn::Vec<hn::ScalableTag<T>>* planes,
                             hn::Vec<hn::ScalableTag<T>> (&g)[kHalf]) {
   const hn::ScalableTag<T> d;
   auto local = hn::Set(d, T(1));
@@ -163,7 +163,7 @@ HWY_INLINE void CrossHalves(bool before, View<T> rows, const T* dp,
     }
     const auto sum = hn::Add(even, odd);
     hn::Store(hn::MulAdd(local, sum, hn::Load(d, grads + i * stride)), d, grads + i * stride);
-    parts[i] = hn::MulAdd(read, sum, parts[i]);
+    planes[i] = hn::MulAdd(read, sum, planes[i]);
     if (before) local = hn::Mul(local, gates[i]);
   }
 }
@@ -307,7 +307,7 @@ class ChannelVector {
   const ChunkWork<T>& on_;
   const std::int64_t key_, keys_, tokens_;
   ChannelHalf<T> first_, second_;
-  // What gates up to token i have a part in, of the memory before the chunk ([0]) and of the first
+  // What gates up to token i multiply, of the memory before the chunk ([0]) and of the first
   // half ([1]), for reads after and before their token.
   V parts_[2][2][kTokens];
   V second_decay_;  // of the second half

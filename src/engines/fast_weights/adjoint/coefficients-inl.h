@@ -104,14 +104,14 @@ struct Coefficients {
   T Last(const Chunk& chunk) const { return prefix[0][chunk.tokens]; }
 
   /// The factor by which a read multiplies the memory, without the read's own decay.
-  T State(ReadKind kind, int i, std::int64_t part = 0) const {
-    return prefix[part][kind.before ? i : i + 1];
+  T State(ReadKind kind, int i, std::int64_t plane = 0) const {
+    return prefix[plane][kind.before ? i : i + 1];
   }
   T Own(ReadKind kind, int i) const { return kind.own ? h[i] : T(1); }
   /// State() times Own() for all tokens; the products are in `room` if the read has a decay of its
   /// own.
-  const T* ReadFactors(ReadKind kind, T (&room)[kTokens], std::int64_t part = 0) const {
-    const T* const state = prefix[part] + (kind.before ? 0 : 1);
+  const T* ReadFactors(ReadKind kind, T (&room)[kTokens], std::int64_t plane = 0) const {
+    const T* const state = prefix[plane] + (kind.before ? 0 : 1);
     if (!kind.own) return state;
     for (int i = 0; i < kTokens; ++i) room[i] = state[i] * h[i];
     return room;
@@ -157,20 +157,20 @@ struct CoefficientGradients {
     }
   }
 
-  /// Takes x_i . (G_i M^T) of a read, or of its part N; of one that is behind a border nothing.
+  /// Takes x_i . (G_i M^T) of a read, or of its plane N; of one that is behind a border nothing.
   void Read(const Chunk& chunk, const Coefficients<T>& c, ReadKind kind, bool reset, const T* sums,
-            std::int64_t part = 0) {
+            std::int64_t plane = 0) {
     for (int i = 0; i < chunk.tokens; ++i) {
-      const T state = c.State(kind, i, part), own = c.Own(kind, i);
+      const T state = c.State(kind, i, plane), own = c.Own(kind, i);
       if (reset && state * own == 0) continue;
-      prefix[part][kind.before ? i : i + 1] += own * sums[i];
+      prefix[plane][kind.before ? i : i + 1] += own * sums[i];
       if (kind.own) h[i] += state * sums[i];
     }
   }
 
   /// Takes w_j . (u_j dM'^T) of a write, or with dN'.
-  void Write(const Chunk& chunk, const T* sums, std::int64_t part = 0) {
-    T* const to = part == 0 ? between[chunk.tokens] : update_to_end;
+  void Write(const Chunk& chunk, const T* sums, std::int64_t plane = 0) {
+    T* const to = plane == 0 ? between[chunk.tokens] : update_to_end;
     for (int j = 0; j < chunk.tokens; ++j) to[j] += sums[j];
   }
 

@@ -29,21 +29,21 @@ void Begin(const GradientCall<T>& call, const Scratch<T>& scratch) {
 }
 
 template <class T>
-void Run(GradientPart part, const GradientCall<T>& call, std::byte* memory) {
+void Run(GradientStage stage, const GradientCall<T>& call, std::byte* memory) {
   common::ScratchLayout layout(memory);
   const Scratch<T> scratch(call.sizes, call.place, layout);
-  switch (part) {
-    case GradientPart::kBegin: return Begin(call, scratch);
-    case GradientPart::kBlock: return BackwardBlock(call, scratch);
-    case GradientPart::kEnd: hwy::FlushStream(); return StoreAdjoint(call, scratch);
+  switch (stage) {
+    case GradientStage::kBegin: return Begin(call, scratch);
+    case GradientStage::kBlock: return BackwardBlock(call, scratch);
+    case GradientStage::kEnd: hwy::FlushStream(); return StoreAdjoint(call, scratch);
   }
 }
 
-void RunFloat(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
-  Run(part, call, scratch);
+void RunFloat(GradientStage stage, const GradientCall<float>& call, std::byte* scratch) {
+  Run(stage, call, scratch);
 }
-void RunDouble(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
-  Run(part, call, scratch);
+void RunDouble(GradientStage stage, const GradientCall<double>& call, std::byte* scratch) {
+  Run(stage, call, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -66,14 +66,14 @@ std::size_t GradientScratchBytes(const GradientSizes& sizes) {
 template std::size_t GradientScratchBytes<float>(const GradientSizes& sizes);
 template std::size_t GradientScratchBytes<double>(const GradientSizes& sizes);
 
-void RunGradient(GradientPart part, const GradientCall<float>& call, std::byte* scratch) {
+void RunGradient(GradientStage stage, const GradientCall<float>& call, std::byte* scratch) {
   using namespace gradient;
-  TTR_DISPATCH(RunFloat)(part, call, scratch);
+  TTR_DISPATCH(RunFloat)(stage, call, scratch);
 }
 
-void RunGradient(GradientPart part, const GradientCall<double>& call, std::byte* scratch) {
+void RunGradient(GradientStage stage, const GradientCall<double>& call, std::byte* scratch) {
   using namespace gradient;
-  TTR_DISPATCH(RunDouble)(part, call, scratch);
+  TTR_DISPATCH(RunDouble)(stage, call, scratch);
 }
 
 }  // namespace ttr::fast_weights

@@ -64,7 +64,7 @@
 
 namespace ttr::fast_weights {
 
-enum class GradientPart { kBegin, kBlock, kEnd };
+enum class GradientStage { kBegin, kBlock, kEnd };
 
 enum class GradientDecay { kNone, kScalar, kChannel };
 
@@ -160,7 +160,7 @@ struct GradientCall {
 template <class T>
 std::size_t GradientScratchBytes(const GradientSizes& sizes);
 
-void RunGradient(GradientPart part, const GradientCall<float>& call, std::byte* scratch);
-void RunGradient(GradientPart part, const GradientCall<double>& call, std::byte* scratch);
+void RunGradient(GradientStage stage, const GradientCall<float>& call, std::byte* scratch);
+void RunGradient(GradientStage stage, const GradientCall<double>& call, std::byte* scratch);
 
 }  // namespace ttr::fast_weights

@@ -42,8 +42,8 @@ void PrepareScores(const ChunkWork<T>& on) {
   const Scratch<T>& scratch = on.scratch;
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     ScoresOf(on, w);
-    ReadParts(on.call, scratch, scratch.adjoint, scratch.columns.writes, on.c.to_end[0],
-              on.c.to_end[1], scratch.columns.found);
+    ReadPlanes(on.call, scratch, scratch.adjoint, scratch.columns.writes, on.c.to_end[0],
+               on.c.to_end[1], scratch.columns.found);
     sn::TransposeStrided(scratch.columns.found, kTokens, scratch.values, kTokens,
                          scratch.grads.updates + w * kTokens * scratch.values, scratch.values);
   }
@@ -225,8 +225,8 @@ void SolveUpdates(const ChunkWork<T>& on) {
     }
   }
   T to_end[kTokens];
-  // Rows carry the decays of channels; what is read of two parts has been multiplied.
-  const bool in_rows = on.channels || scratch.parts > 1;
+  // Rows carry the decays of channels; what is read of two planes has been multiplied.
+  const bool in_rows = on.channels || scratch.planes > 1;
   for (int j = 0; j < kTokens; ++j) to_end[j] = in_rows ? T(1) : on.c.to_end[0][j];
   T* tallies = scratch.Tallies(0, scratch.reads + scratch.writes);
   std::fill(tallies, tallies + kSquare, T(0));

@@ -37,11 +37,11 @@ struct Replay {
 };
 
 /// Sizes of the arrays of a scratch. Reads are the queries and, last, the erasure; writes the
-/// innovations and the second write; parts the memory and, with momentum, its last update.
+/// innovations and the second write; planes the memory and, with momentum, its last update.
 struct Shape {
   std::int64_t keys, values;  // strides of rows
-  std::int64_t reads, writes, parts;
-  std::int64_t matrix, state;                // numbers of one part, and of all
+  std::int64_t reads, writes, planes;
+  std::int64_t matrix, state;                // numbers of one plane, and of all
   std::int64_t write_stride, update_stride;  // a line more: many rows are read side by side
 
   explicit Shape(const GradientSizes& sizes)
@@ -49,9 +49,9 @@ struct Shape {
         values(RoundUp(sizes.value_dim, kTokens)),
         reads(sizes.queries + (sizes.erase ? 1 : 0)),
         writes(sizes.second_write ? 2 : 1),
-        parts(sizes.momentum ? 2 : 1),
+        planes(sizes.momentum ? 2 : 1),
         matrix(keys * values),
-        state(parts * matrix),
+        state(planes * matrix),
         write_stride(keys + kTokens),
         update_stride(values + kTokens) {}
 };
@@ -69,7 +69,7 @@ struct RowCopies {
 template <class T>
 struct RowGradients {
   T* reads;          // [read][kTokens][values]: dL/dy, and for the erasure dL/d(r M~)
-  T* decayed_reads;  // [part][read][kTokens][values]: times a decay that is a number; else = reads
+  T* decayed_reads;  // [plane][read][kTokens][values]: times a decay that is a number; else = reads
   T* updates;        // [write][kTokens][values]: dL/du
   T* keys;           // [read, write][kTokens][keys], where channels decay
 };
@@ -77,10 +77,10 @@ struct RowGradients {
 /// Rows of a chunk as columns.
 template <class T>
 struct RowColumns {
-  T* writes;      // [keys][kTokens], of one write
-  T* updates;     // [write][values][kTokens]
-  T* found;       // [values][kTokens]: what is read of a memory
-  T* part_found;  // [values][kTokens]: what is read of the last update
+  T* writes;        // [keys][kTokens], of one write
+  T* updates;       // [write][values][kTokens]
+  T* found;         // [values][kTokens]: what is read of a memory
+  T* update_found;  // [values][kTokens]: what is read of the last update
 };
 
 /// Matrices of a chunk, [read][write][kSquare].
@@ -99,25 +99,25 @@ struct Scratch : Shape {
   Replay<T>* replay;
   T* memories;    // [3][state]: before the block's second chunk, third, ...
   T* adjoint;     // dL/dM: one for each of the interleaved memories
-  T* write_rows;  // [write or part][block token][write_stride]: decayed to their chunk's end
+  T* write_rows;  // [write or plane][block token][write_stride]: decayed to their chunk's end
   T* updates;     // [block token][update_stride]: u
   RowCopies<T> copies;
   RowGradients<T> grads;
   RowColumns<T> columns;
   Squares<T> squares;
-  T* prefixes;   // [kTokens + 1][keys]: products of the decays since the beginning
-  T* tallies;    // [part][read + write + 1][kTokens][kTokens]: sums by lanes
-  T* part_tile;  // a tile of what is read of the last update
+  T* prefixes;     // [kTokens + 1][keys]: products of the decays since the beginning
+  T* tallies;      // [plane][read + write + 1][kTokens][kTokens]: sums by lanes
+  T* update_tile;  // a tile of what is read of the last update
 
-  /// The decayed row of a write, or with momentum of a part, at place `at` of the block.
+  /// The decayed row of a write, or with momentum of a plane, at place `at` of the block.
   T* WriteRow(std::int64_t write, std::int64_t at) const {
     return write_rows + (write * (kGradientBlock + kTokens) + at) * write_stride;
   }
-  T* DecayedGrads(std::int64_t part, std::int64_t read) const {
-    return grads.decayed_reads + (part * reads + read) * kTokens * values;
+  T* DecayedGrads(std::int64_t plane, std::int64_t read) const {
+    return grads.decayed_reads + (plane * reads + read) * kTokens * values;
   }
-  T* Tallies(std::int64_t part, std::int64_t index) const {
-    return tallies + (part * (reads + writes + 1) + index) * kSquare;
+  T* Tallies(std::int64_t plane, std::int64_t index) const {
+    return tallies + (plane * (reads + writes + 1) + index) * kSquare;
   }
 
   Scratch(const GradientSizes& sizes, std::int64_t place, common::ScratchLayout& layout)
@@ -130,26 +130,26 @@ struct Scratch : Shape {
     replay = layout.Take<Replay<T>>(1);
     memories = take(3 * state);
     adjoint = take(sizes.interleaved * state) + place * state;
-    write_rows = take(std::max(writes, parts) * block_rows * write_stride);
+    write_rows = take(std::max(writes, planes) * block_rows * write_stride);
     updates = take(block_rows * update_stride);
     copies.decayed_reads = take(channels ? reads * kTokens * keys : 0);
     copies.reads = take(reads * kTokens * keys);
     copies.writes = take(writes * kTokens * keys);
     copies.second_values = take(kTokens * values);
     grads.reads = take(reads * kTokens * values);
-    grads.decayed_reads = scalar ? take(parts * reads * kTokens * values) : grads.reads;
+    grads.decayed_reads = scalar ? take(planes * reads * kTokens * values) : grads.reads;
     columns.writes = take(keys * kTokens);
     columns.updates = take(writes * values * kTokens);
     columns.found = take(values * kTokens);
-    columns.part_found = take(parts > 1 ? values * kTokens : 0);
-    part_tile = take(parts > 1 ? kSquare : 0);
+    columns.update_found = take(planes > 1 ? values * kTokens : 0);
+    update_tile = take(planes > 1 ? kSquare : 0);
     grads.updates = take(writes * kTokens * values);
     squares.products = take(reads * writes * kSquare);
     squares.scores = take(reads * writes * kSquare);
     squares.score_grads = take(reads * writes * kSquare);
     prefixes = take(channels ? (kTokens + 1) * keys : 0);
     grads.keys = take(channels ? (reads + writes) * kTokens * keys : 0);
-    tallies = take(parts * (reads + writes + 1) * kSquare);
+    tallies = take(planes * (reads + writes + 1) * kSquare);
   }
 };
 

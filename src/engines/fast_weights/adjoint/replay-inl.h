@@ -40,10 +40,10 @@ Outer<T> OuterOf(const GradientCall<T>& call, const Chunk& chunk, const Scratch<
   return {rows, scratch.write_stride, values.data, values.stride};
 }
 
-/// Both parts of a memory with momentum after the chunk, from those before it.
+/// Both planes of a memory with momentum after the chunk, from those before it.
 template <class T>
-void AdvanceParts(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
-                  const Scratch<T>& scratch, const T* in, T* out) {
+void AdvancePlanes(const GradientCall<T>& call, const Chunk& chunk, const Coefficients<T>& c,
+                   const Scratch<T>& scratch, const T* in, T* out) {
   const Transition<T> transition(chunk, c);
   ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -51,10 +51,10 @@ void AdvanceParts(const GradientCall<T>& call, const Chunk& chunk, const Coeffic
     transition.Forward(NV * Lanes<T>() * scratch.values, scratch.matrix, in + offset, out + offset);
     hn::Vec<decltype(d)> one[NV];
     for (int n = 0; n < NV; ++n) one[n] = hn::Set(d, T(1));
-    for (std::int64_t part = 0; part < scratch.parts; ++part) {
+    for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
       Outer<T> outer = OuterOf(call, chunk, scratch, 0, key);
-      outer.rows = scratch.WriteRow(part, chunk.at) + key;
-      UpdateStrip<NV, false, T>(call, chunk.tokens, out + part * scratch.matrix + offset, one,
+      outer.rows = scratch.WriteRow(plane, chunk.at) + key;
+      UpdateStrip<NV, false, T>(call, chunk.tokens, out + plane * scratch.matrix + offset, one,
                                 {&outer, 1});
     }
   });
@@ -126,10 +126,10 @@ void AdvanceStrip(const GradientCall<T>& call, const Replay<T>& replay, const T*
 template <class T>
 void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
   const std::int64_t chunks = RoundUp(call.tokens, kTokens) / kTokens;
-  const std::int64_t of_parts = chunks * scratch.parts;
-  StartFetching(call, scratch, of_parts * scratch.writes,
-                of_parts * (scratch.reads + scratch.writes),
-                of_parts + (chunks - 1) * scratch.parts);
+  const std::int64_t of_planes = chunks * scratch.planes;
+  StartFetching(call, scratch, of_planes * scratch.writes,
+                of_planes * (scratch.reads + scratch.writes),
+                of_planes + (chunks - 1) * scratch.planes);
   Replay<T>& replay = *scratch.replay;
   replay.count = 0;
   const T* memory = call.saved.memory;
@@ -150,10 +150,10 @@ void ReplayBlock(const GradientCall<T>& call, const Scratch<T>& scratch) {
     replay.chunks[i] = chunk;
     replay.memories[i] = memory;
     replay.next[i] = next;
-    if (needed && scratch.parts > 1) AdvanceParts(call, chunk, c, scratch, memory, next);
+    if (needed && scratch.planes > 1) AdvancePlanes(call, chunk, c, scratch, memory, next);
     if (needed) memory = next;
   }
-  if (used == 0 || scratch.parts > 1) return;
+  if (used == 0 || scratch.planes > 1) return;
   ForStrips<T>(scratch.keys, [&]<int NV>(std::int64_t key)
                                  HWY_ATTR { AdvanceStrip<NV>(call, replay, last, scratch, key); });
 }

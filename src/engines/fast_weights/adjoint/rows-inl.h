@@ -89,9 +89,9 @@ class ChunkWork {
   View<T> Grad(std::int64_t x) const {
     return {scratch.grads.reads + x * Values(), scratch.values};
   }
-  View<T> DecayedGrad(std::int64_t x, std::int64_t part = 0) const {
+  View<T> DecayedGrad(std::int64_t x, std::int64_t plane = 0) const {
     if (!scalar) return Grad(x);
-    return {scratch.DecayedGrads(part, x), scratch.values};
+    return {scratch.DecayedGrads(plane, x), scratch.values};
   }
 
   /// The rows that a chunk writes: the innovations, or the second values.
@@ -228,8 +228,8 @@ void DecayWrites(const GradientCall<T>& call, const Chunk& chunk, const Coeffici
       DecayChannelWrites(call, chunk, in, scratch, w);
       continue;
     }
-    for (std::int64_t part = 0; part < scratch.parts; ++part) {
-      ScaleRows(chunk, in, c.to_end[part], scratch.keys, scratch.WriteRow(w + part, chunk.at),
+    for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
+      ScaleRows(chunk, in, c.to_end[plane], scratch.keys, scratch.WriteRow(w + plane, chunk.at),
                 scratch.write_stride);
     }
   }

@@ -31,13 +31,13 @@ namespace ln = ttr::linalg::HWY_NAMESPACE;
 template <class M, class T, class Visit>
 void ForAdjoint(const GradientCall<T>& call, const Scratch<T>& scratch, M* matrix,
                 const Visit& visit) {
-  for (std::int64_t part = 0; part < scratch.parts; ++part) {
+  for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
     for (std::int64_t k = 0; k < call.sizes.key_dim;) {
       const std::int64_t width = Vectors<T>(k, scratch.keys) * Lanes<T>();
       const std::int64_t filled = std::min(width, call.sizes.key_dim - k);
-      T* strip = scratch.adjoint + part * scratch.matrix + k * scratch.values;
+      T* strip = scratch.adjoint + plane * scratch.matrix + k * scratch.values;
       for (std::int64_t i = 0; i < filled; ++i) {
-        M* row = matrix + part * call.ends.update + (k + i) * call.ends.stride;
+        M* row = matrix + plane * call.ends.update + (k + i) * call.ends.stride;
         for (std::int64_t v = 0; v < call.sizes.value_dim; ++v) visit(strip[v * width + i], row[v]);
       }
       k += width;

@@ -5,7 +5,7 @@
 //     dw_j = D_nj u_j dM'^T    + sum_x,i dP_ij D_ij x_i
 //     dM   = c_n dM' + sum_x,i (c_i x_i)^T G_i
 //
-// and sums from which the gradients of the decays are made; with momentum, over both parts of the
+// and sums from which the gradients of the decays are made; with momentum, over both planes of the
 // memory (momentum-inl.h). Compiled once for every target.
 
 #if defined(TTR_FAST_WEIGHTS_ADJOINT_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -104,8 +104,8 @@ void ReadGradients(const ChunkWork<T>& on, const T* memory, std::int64_t key, st
   const T* strip = memory + key * scratch.values;
   T own[2][kTokens];
   const T* const factors = on.c.ReadFactors(on.Kind(x), own[0]);
-  const bool parts = scratch.parts > 1;
-  const T* const update_factors = parts ? on.c.ReadFactors(on.Kind(x), own[1], 1) : nullptr;
+  const bool planes = scratch.planes > 1;
+  const T* const update_factors = planes ? on.c.ReadFactors(on.Kind(x), own[1], 1) : nullptr;
   std::int64_t stride;
   T* const out = on.ReadGradient(x, &stride);
   auto read = [&](const T* from, std::int64_t i, auto& tile) HWY_ATTR {
@@ -116,10 +116,10 @@ void ReadGradients(const ChunkWork<T>& on, const T* memory, std::int64_t key, st
   };
   for (std::int64_t i = 0; i < tokens; i += kRows) {
     ln::Tile<decltype(d), kRows, NV> tile;
-    if (parts) {
+    if (planes) {
       read(strip + scratch.matrix, i, tile);
       DecayTile<NV>(on.chunk, on.Read(x), update_factors, i, key, scratch.Tallies(1, x), tile);
-      StoreTile<NV>(kRows, scratch.part_tile, kWidth, tile);
+      StoreTile<NV>(kRows, scratch.update_tile, kWidth, tile);
     }
     read(strip, i, tile);
     if (on.channels) {
@@ -130,7 +130,7 @@ void ReadGradients(const ChunkWork<T>& on, const T* memory, std::int64_t key, st
     if (on.scalar) {
       DecayTile<NV>(on.chunk, on.Read(x), factors, i, key, scratch.Tallies(0, x), tile);
     }
-    if (parts) AddTile<NV>(scratch.part_tile, tile);
+    if (planes) AddTile<NV>(scratch.update_tile, tile);
     AddWrites<NV>(on, x, i, key, tile);
     if (out == nullptr) {
       StoreTile<NV>(kRows, joined + i * kWidth, kWidth, tile);
@@ -160,10 +160,10 @@ void WriteGradients(const ChunkWork<T>& on, std::int64_t key, std::int64_t w, co
   };
   for (std::int64_t j = 0; j < on.chunk.tokens; j += kRows) {
     ln::Tile<decltype(d), kRows, NV> tile;
-    if (scratch.parts > 1) {
+    if (scratch.planes > 1) {
       read(strip + scratch.matrix, j, tile);
       DecayTile<NV>(on.chunk, on.Write(w), on.c.to_end[1], j, key, scratch.Tallies(1, index), tile);
-      StoreTile<NV>(kRows, scratch.part_tile, kWidth, tile);
+      StoreTile<NV>(kRows, scratch.update_tile, kWidth, tile);
     }
     read(strip, j, tile);
     if (on.channels) {
@@ -174,7 +174,7 @@ void WriteGradients(const ChunkWork<T>& on, std::int64_t key, std::int64_t w, co
     if (on.scalar) {
       DecayTile<NV>(on.chunk, on.Write(w), on.c.to_end[0], j, key, scratch.Tallies(0, index), tile);
     }
-    if (scratch.parts > 1) AddTile<NV>(scratch.part_tile, tile);
+    if (scratch.planes > 1) AddTile<NV>(scratch.update_tile, tile);
     AddReads<NV>(on, w, j, key, tile);
     if (joined != nullptr) AddTile<NV>(joined + j * kWidth, tile);
     StoreTile<NV>(on.call.stream_write && w == 0, on.chunk.tokens - j, out + j * stride, stride,
@@ -182,20 +182,20 @@ void WriteGradients(const ChunkWork<T>& on, std::int64_t key, std::int64_t w, co
   }
 }
 
-/// strip = decay (.) strip + sum_x x^T G, key channel by key channel, of a part of the adjoint; and
-/// its overlap before that with a partner, if there is one.
+/// strip = decay (.) strip + sum_x x^T G, key channel by key channel, of a plane of the adjoint;
+/// and its overlap before that with a partner, if there is one.
 template <int NV, class T>
-void UpdateAdjoint(const ChunkWork<T>& on, std::int64_t key, std::int64_t part,
+void UpdateAdjoint(const ChunkWork<T>& on, std::int64_t key, std::int64_t plane,
                    hn::Vec<hn::ScalableTag<T>> (&decay)[NV], StripOverlap<T> overlap) {
   const hn::ScalableTag<T> d;
   const Scratch<T>& scratch = on.scratch;
-  T* const strip = scratch.adjoint + part * scratch.matrix + key * scratch.values;
+  T* const strip = scratch.adjoint + plane * scratch.matrix + key * scratch.values;
   constexpr std::int64_t kReads = 8;
   for (std::int64_t x = 0; x < scratch.reads; x += kReads) {
     Outer<T> outers[kReads];
     const std::int64_t count = std::min(kReads, scratch.reads - x);
     for (std::int64_t o = 0; o < count; ++o) {
-      const View<T> g = on.DecayedGrad(x + o, part);
+      const View<T> g = on.DecayedGrad(x + o, plane);
       const View<T> read = on.channels ? on.DecayedRead(x + o) : on.Read(x + o);
       outers[o] = {read.data + key, read.stride, g.data, g.stride};
     }
@@ -213,10 +213,10 @@ void UpdateAdjoint(const ChunkWork<T>& on, std::int64_t key, std::int64_t part,
   }
 }
 
-/// A strip of both parts of the adjoint, with momentum.
+/// A strip of both planes of the adjoint, with momentum.
 template <int NV, class T>
-void UpdateParts(const ChunkWork<T>& on, const T* memory, std::int64_t key,
-                 T (&overlaps)[3][2 * kTokens]) {
+void UpdatePlanes(const ChunkWork<T>& on, const T* memory, std::int64_t key,
+                  T (&overlaps)[3][2 * kTokens]) {
   const hn::ScalableTag<T> d;
   const Scratch<T>& scratch = on.scratch;
   const std::int64_t at = key * scratch.values;
@@ -225,8 +225,8 @@ void UpdateParts(const ChunkWork<T>& on, const T* memory, std::int64_t key,
                 overlaps);
   hn::Vec<decltype(d)> one[NV];
   for (int n = 0; n < NV; ++n) one[n] = hn::Set(d, T(1));
-  for (std::int64_t part = 0; part < scratch.parts; ++part) {
-    UpdateAdjoint<NV, T>(on, key, part, one, {});
+  for (std::int64_t plane = 0; plane < scratch.planes; ++plane) {
+    UpdateAdjoint<NV, T>(on, key, plane, one, {});
   }
 }
 
@@ -244,7 +244,7 @@ void BackwardStrip(const ChunkWork<T>& on, const T* memory, std::int64_t key,
   for (std::int64_t w = 0; w < scratch.writes; ++w) {
     WriteGradients<NV>(on, key, w, joins && w == 0 ? joined : nullptr);
   }
-  if (scratch.parts > 1) return UpdateParts<NV>(on, memory, key, overlaps);
+  if (scratch.planes > 1) return UpdatePlanes<NV>(on, memory, key, overlaps);
   T* const overlap = overlaps[0];
   if (on.channels) std::fill(overlap, overlap + NV * Lanes<T>(), T(0));
   if (on.chunk.forget) {

@@ -24,8 +24,8 @@ void ScatterBlock(const Options& options, const Memory& memory, const GradientMe
   Scatter<T>(options, memory, out, side, rows).Run();
 }
 template <class T>
-void RunWhole(WholePart part, const Options& options, BackwardRows<T>& rows) {
-  WholeRows<T>(options, rows).Run(part);
+void RunWhole(WholePass pass, const Options& options, BackwardRows<T>& rows) {
+  WholeRows<T>(options, rows).Run(pass);
 }
 
 template <class T>

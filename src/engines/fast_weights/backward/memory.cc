@@ -16,13 +16,13 @@ void GatherEnds(const Options& options, const Memory& memory, const GradientMemo
                 BackwardRows<T>& rows) {
   ReadMemory(memory, out.final.state, out.final.sum, rows, rows.d_final);
   if (options.paired()) {
-    const std::int64_t part = rows.second(options);
+    const std::int64_t second = rows.second(options);
     // Channels beyond the last, too, are rotated.
-    for (const std::int64_t first : {std::int64_t{0}, part}) {
+    for (const std::int64_t first : {std::int64_t{0}, second}) {
       T* const to = rows.d_final + first;
-      std::fill(to + memory.dims.key_dim * rows.value_stride, to + part, T(0));
+      std::fill(to + memory.dims.key_dim * rows.value_stride, to + second, T(0));
     }
-    ReadMemory(memory, out.final.second, {}, rows, rows.d_final + part);
+    ReadMemory(memory, out.final.second, {}, rows, rows.d_final + second);
   }
   RunningArrays<T>& running = rows.running;
   if (running.maxima != nullptr) {
@@ -94,7 +94,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Memory&
                        BackwardRows<T>& rows) {
   GradientCall<T> call;
   call.sizes = GradientSizesOf(options, sizes);
-  call.place = memory.part.place;
+  call.place = memory.extent.place;
   const bool own_decay = options.shrink != Shrink::kNone || options.momentum;
   call.seen = options.separate_value_key() ? Seen::kUndecayed
               : own_decay                  ? Seen::kOwn
@@ -126,7 +126,7 @@ GradientCall<T> CallOn(const Options& options, const Sizes& sizes, const Memory&
 
 /// The last block of a memory's time slice; negative: it has none.
 std::int64_t LastBlock(const Memory& memory) {
-  return (memory.part.to + kGradientBlock - 1) / kGradientBlock - 1;
+  return (memory.extent.to + kGradientBlock - 1) / kGradientBlock - 1;
 }
 
 /// What is fetched while a block is worked on: the inputs of the block `gathered` next, and the
@@ -210,7 +210,7 @@ class BackwardPass {
     if (options_.step == Step::kLogWeight && memory_.dims.rows > 0) call_.overlap = &overlap;
     if (options_.phase) std::fill_n(rows_.rotation.d_angle, rows_.key_stride / 2, T(0));
     SetRotation();
-    RunGradient(GradientPart::kBegin, call_, rows_.gradient);
+    RunGradient(GradientStage::kBegin, call_, rows_.gradient);
     TakeAngles();
     rows_.running.d_maximum -= overlap;
     call_.overlap = nullptr;
@@ -224,7 +224,7 @@ class BackwardPass {
     if (!rows_.in_place.dy) kernels_.gather_outputs(options_, memory_, rows_);
     Prefetcher prefetcher = PrefetcherOf(options_, next, out_, rows_, following, block);
     call_.prefetcher = &prefetcher;
-    RunGradient(GradientPart::kBlock, call_, rows_.gradient);
+    RunGradient(GradientStage::kBlock, call_, rows_.gradient);
     if (call_.seen == Seen::kOwn && options_.shrink == Shrink::kNone) JoinDecays(rows_);
     kernels_.scatter(options_, memory_, out_, Side::kBoth, rows_);
     TakeAngles();
@@ -232,7 +232,7 @@ class BackwardPass {
 
   /// Before the first row.
   void End() {
-    RunGradient(GradientPart::kEnd, call_, rows_.gradient);
+    RunGradient(GradientStage::kEnd, call_, rows_.gradient);
     ScatterEnds(options_, memory_, out_, rows_);
   }
 
@@ -272,14 +272,14 @@ void DifferentiateMemory(const Options& options, const Memory& memory, const Mem
                          const GradientMemory& out, const Sizes& sizes, BackwardRows<T>& rows) {
   if (!options.causal) return DifferentiateWhole(options, memory, out, rows);
   BackwardPass<T> pass(options, memory, sizes, out, rows);
-  if (memory.part.to == memory.dims.rows) pass.Begin();
-  const std::int64_t first = memory.part.from / kGradientBlock;
+  if (memory.extent.to == memory.dims.rows) pass.Begin();
+  const std::int64_t first = memory.extent.from / kGradientBlock;
   for (std::int64_t block = LastBlock(memory); block >= first; --block) {
     const bool ends = block == first;
     pass.Block(block, ends && next.dims.rows > 0 ? next : memory,
                ends ? LastBlock(next) : block - 1);
   }
-  if (memory.part.from == 0) pass.End();
+  if (memory.extent.from == 0) pass.End();
 }
 
 template void DifferentiateMemory(const Options&, const Memory&, const Memory&,

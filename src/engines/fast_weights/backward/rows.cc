@@ -74,11 +74,11 @@ WholeArrays<T>::WholeArrays(const Options& options, const BlockShape& shape, std
   const auto take = [&](std::int64_t numbers) {
     return layout.Take<T>(options.causal ? 0 : numbers);
   };
-  const std::int64_t parts = options.phase ? 2 : 1;
+  const std::int64_t planes = options.phase ? 2 : 1;
   memory = take(shape.state);
   y = take(options.transforms_outputs() ? shape.queries * shape.rows * shape.value_stride : 0);
-  factors = take(blocks * parts * shape.key_stride);
-  sums = take(parts * shape.key_stride);
+  factors = take(blocks * planes * shape.key_stride);
+  sums = take(planes * shape.key_stride);
 }
 
 template <class T>

@@ -74,8 +74,8 @@ template <class T>
 struct WholeArrays {
   T* memory;  // [D][value]
   T* y;       // [query][row][value]
-  // What multiplies the rows of every block, [block][parts][key], parts a real and an imaginary one
-  // where there are phases; and sums over the rows so far.
+  // What multiplies the rows of every block, [block][plane][key], planes a real and an imaginary
+  // one where there are phases; and sums over the rows so far.
   T *factors, *sums;
 
   WholeArrays(const Options& options, const BlockShape& shape, std::int64_t blocks,
@@ -153,7 +153,7 @@ GradientSizes GradientSizesOf(const Options& options, const Sizes& sizes);
 /// Which gradients are scattered: those of inputs that write, of queries, or of both.
 enum class Side { kBoth, kWrites, kQueries };
 
-enum class WholePart;
+enum class WholePass;
 
 /// Functions between inputs and a block's rows, on the chosen target.
 template <class T>
@@ -166,7 +166,7 @@ struct BackwardKernels {
   void (*gather_outputs)(const Options&, const Memory&, BackwardRows<T>&);
   /// From gradients of the block's rows to those of inputs; and of what is there before all rows.
   void (*scatter)(const Options&, const Memory&, const GradientMemory&, Side, BackwardRows<T>&);
-  void (*whole)(WholePart, const Options&, BackwardRows<T>&);
+  void (*whole)(WholePass, const Options&, BackwardRows<T>&);
 };
 
 template <class T>

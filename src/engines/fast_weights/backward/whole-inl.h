@@ -36,12 +36,12 @@ class WholeRows {
         factors_(rows.whole.factors +
                  rows.first / kGradientBlock * (options.phase ? 2 : 1) * rows.key_stride) {}
 
-  void Run(WholePart part) {
-    switch (part) {
-      case WholePart::kDecays: return TakeDecays();
-      case WholePart::kOutputs: return Outputs();
-      case WholePart::kQueries: return TakeQueries();
-      case WholePart::kWrites: return TakeWrites();
+  void Run(WholePass pass) {
+    switch (pass) {
+      case WholePass::kDecays: return TakeDecays();
+      case WholePass::kOutputs: return Outputs();
+      case WholePass::kQueries: return TakeQueries();
+      case WholePass::kWrites: return TakeWrites();
     }
   }
 

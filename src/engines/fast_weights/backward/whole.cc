@@ -24,13 +24,13 @@ void Transpose(const T* from, BackwardRows<T>& rows) {
 template <class T>
 void TakeFactors(const Options& options, const Memory& memory, std::int64_t blocks,
                  BackwardRows<T>& rows) {
-  const std::int64_t keys = rows.key_stride, parts = options.phase ? 2 : 1;
-  std::fill_n(rows.whole.sums, parts * keys, T(0));
+  const std::int64_t keys = rows.key_stride, planes = options.phase ? 2 : 1;
+  std::fill_n(rows.whole.sums, planes * keys, T(0));
   for (std::int64_t k = 0; k < (options.by_channel() ? keys : 1); ++k) {
     // There is nothing beyond the last channel, NaN included.
     T real = k < memory.dims.key_dim ? T(1) : T(0), imaginary = 0;
     for (std::int64_t block = blocks - 1; block >= 0; --block) {
-      T* const factor = rows.whole.factors + block * parts * keys + k;
+      T* const factor = rows.whole.factors + block * planes * keys + k;
       const T own = std::exchange(factor[0], real);
       if (options.phase) {
         const T own_imaginary = std::exchange(factor[keys], imaginary);
@@ -65,14 +65,14 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
     kernels.gather(options, memory, false, true, rows);
-    kernels.whole(WholePart::kDecays, options, rows);
+    kernels.whole(WholePass::kDecays, options, rows);
     // All outputs are read from the memory as it is divided at the end.
     if (rows.running.maxima != nullptr) {
       std::fill_n(rows.running.maxima, rows.count + 1, ReadOne<T>(memory.entries.maximum, 0));
     }
-    if (rows.whole.y != nullptr) kernels.whole(WholePart::kOutputs, options, rows);
+    if (rows.whole.y != nullptr) kernels.whole(WholePass::kOutputs, options, rows);
     kernels.gather_outputs(options, memory, rows);
-    kernels.whole(WholePart::kQueries, options, rows);
+    kernels.whole(WholePass::kQueries, options, rows);
     kernels.scatter(options, memory, out, Side::kQueries, rows);
   }
   Transpose(rows.d_final, rows);
@@ -80,7 +80,7 @@ void DifferentiateWhole(const Options& options, const Memory& memory, const Grad
   for (std::int64_t block = 0; block < blocks; ++block) {
     go_to(block);
     kernels.gather(options, memory, true, false, rows);
-    kernels.whole(WholePart::kWrites, options, rows);
+    kernels.whole(WholePass::kWrites, options, rows);
     kernels.scatter(options, memory, out, Side::kWrites, rows);
   }
 }

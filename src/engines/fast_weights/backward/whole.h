@@ -26,7 +26,7 @@ namespace ttr::fast_weights {
 
 /// What is done with a block's rows. `initial` holds M, and `d_final` N; `d_initial` is the
 /// transpose of M (kOutputs, kQueries), and then that of N (kWrites).
-enum class WholePart {
+enum class WholePass {
   kDecays,   ///< their product, into `factors` of the block
   kOutputs,  ///< y
   kQueries,  ///< d_query, and N is added to

@@ -133,7 +133,7 @@ class ChannelDecay {
   }
 
   /// Rows as columns, the imaginary part of complex ones `second` numbers behind the real part.
-  HWY_INLINE void PackPart(const T* rows, bool reads, std::int64_t second, T* to) {
+  HWY_INLINE void PackPlane(const T* rows, bool reads, std::int64_t second, T* to) {
     const std::int64_t keys = memory_.dims.key_dim;
     PackColumns(memory_, chunk_, rows, g_.stride, reads, zeros_, to);
     if (options_.phase) {
@@ -144,12 +144,12 @@ class ChannelDecay {
 
   HWY_INLINE void Pack() {
     const std::int64_t columns = StateRows<T>(options_, memory_.dims.key_dim) * kChunk;
-    if (options_.erases()) PackPart(g_.erase, false, 0, out_.columns.erase);
-    if (options_.separate_value_key()) PackPart(second_keys_, false, 0, out_.columns.value);
-    PackPart(g_.products, false, kChunk * g_.stride, out_.columns.write);
+    if (options_.erases()) PackPlane(g_.erase, false, 0, out_.columns.erase);
+    if (options_.separate_value_key()) PackPlane(second_keys_, false, 0, out_.columns.value);
+    PackPlane(g_.products, false, kChunk * g_.stride, out_.columns.write);
     for (std::int64_t q = 0; q < queries_; ++q) {
-      PackPart(g_.query + q * g_.query_stride, true, second_queries_,
-               out_.columns.queries + q * columns);
+      PackPlane(g_.query + q * g_.query_stride, true, second_queries_,
+                out_.columns.queries + q * columns);
     }
   }
 

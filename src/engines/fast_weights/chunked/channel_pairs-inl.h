@@ -35,7 +35,7 @@ namespace sn = ttr::simd::HWY_NAMESPACE;
 enum class Carried {
   kKeys,       // keys
   kUndecayed,  // keys, where an erasure sees the memory before its row's decay
-  kComplex,    // the parts of complex keys, which decays rotate
+  kComplex,    // the planes of complex keys, which decays rotate
 };
 
 /// One row a token of a chunk, row i at [i stride].

@@ -110,7 +110,7 @@ HWY_INLINE void ScaleOutputs(const Options& options, const Memory& memory, const
     const T log_scale = LogScaleOf(options, memory, scratch.gathered, i);
     for (std::int64_t q = 0; q < memory.dims.queries; ++q) {
       const T z = divides ? SumOfWeights(options, memory, scratch, out, q, i) : T(0);
-      if (memory.saved.sums != nullptr && memory.part.first_column == 0) {
+      if (memory.saved.sums != nullptr && memory.extent.first_column == 0) {
         static_cast<T*>(memory.saved.sums)[(chunk.first + i) * memory.dims.queries + q] = z;
       }
       bool singular;

@@ -35,7 +35,7 @@ constexpr std::int64_t Lanes() {
 /// visit(column, width) for the strips of a memory: two vectors, or one at the end.
 template <class T, class Visit>
 HWY_INLINE void ForStrips(const Memory& memory, const Visit& visit) {
-  for (std::int64_t c = memory.part.first_column; c < memory.part.end_column;) {
+  for (std::int64_t c = memory.extent.first_column; c < memory.extent.end_column;) {
     const std::int64_t width = memory.dims.value_dim - c > Lanes<T>() ? 2 * Lanes<T>() : Lanes<T>();
     visit(c, width);
     c += width;
@@ -83,11 +83,11 @@ bool IsBf16(DType dtype) {
 /// those of a last strip that the rows do not fill.
 template <class T>
 std::int64_t FirstConverted(const Memory& memory, DType dtype, bool whole_rows) {
-  if ((dtype != DTypeOf<T>() && !IsBf16<T>(dtype)) || whole_rows) return memory.part.first_column;
+  if ((dtype != DTypeOf<T>() && !IsBf16<T>(dtype)) || whole_rows) return memory.extent.first_column;
   const std::int64_t filled = memory.dims.value_dim / Lanes<T>() * Lanes<T>();
   const std::int64_t last = filled / (2 * Lanes<T>()) * (2 * Lanes<T>());
   const std::int64_t end = filled == memory.dims.value_dim ? filled : last;
-  return std::clamp(end, memory.part.first_column, memory.part.end_column);
+  return std::clamp(end, memory.extent.first_column, memory.extent.end_column);
 }
 
 /// Do outputs, of V, go past the caches? Then strips write them in place, in whole lines.
@@ -112,9 +112,9 @@ class ChunkedRun {
         columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
         whole_rows_(options.output_norm != OutputNorm::kNone || memory.dims.steps > 1),
         values_from_(memory.writes() ? FirstConverted<T>(memory, memory.inputs.v.dtype, false)
-                                     : memory.part.end_column),
+                                     : memory.extent.end_column),
         outputs_from_(memory.y ? FirstConverted<T>(memory, memory.y.dtype, whole_rows_)
-                               : memory.part.end_column),
+                               : memory.extent.end_column),
         streams_(!whole_rows_ && (IsBf16<T>(memory.y.dtype) ? Streams<T, BFloat16>(memory)
                                                             : Streams<T, T>(memory))),
         saver_(options, memory),
@@ -135,8 +135,8 @@ class ChunkedRun {
  private:
   void RunBlocks() {
     std::fill_n(scratch_.prepared.zeros, scratch_.gathered.stride, T(0));
-    if (memory_.part.from == 0) Load();
-    for (std::int64_t begin = memory_.part.from; begin < memory_.part.to;) {
+    if (memory_.extent.from == 0) Load();
+    for (std::int64_t begin = memory_.extent.from; begin < memory_.extent.to;) {
       Block block{.begin = begin, .end = begin};
       PrepareBlock(block);
       LoadValues(block);
@@ -144,7 +144,7 @@ class ChunkedRun {
       StoreOutputs(block);
       begin = block.end;
     }
-    if (memory_.part.to < memory_.dims.rows) return;
+    if (memory_.extent.to < memory_.dims.rows) return;
     if (streams_) hwy::FlushStream();
     if (memory_.writes()) Store();
   }
@@ -221,7 +221,7 @@ class ChunkedRun {
   }
 
   void PrepareBlock(Block& block) {
-    while (block.count < kBlockChunks && block.end < memory_.part.to) {
+    while (block.count < kBlockChunks && block.end < memory_.extent.to) {
       Chunk& chunk = block.chunks[block.count];
       const Prepared<T>& prepared = prepared_[block.count++];
       chunk = NextChunk<T>(options_, memory_, block.end);
@@ -241,18 +241,18 @@ class ChunkedRun {
 
   /// Values that are not read in place.
   void LoadValues(const Block& block) {
-    for (std::int64_t t = block.begin; values_from_ < memory_.part.end_column && t < block.end;
+    for (std::int64_t t = block.begin; values_from_ < memory_.extent.end_column && t < block.end;
          ++t) {
       T* row = scratch_.columns.values + (t - block.begin) * columns_;
-      LoadRow(memory_.inputs.v, t, values_from_, memory_.part.end_column - values_from_,
+      LoadRow(memory_.inputs.v, t, values_from_, memory_.extent.end_column - values_from_,
               row + values_from_);
-      std::fill(row + memory_.part.end_column, row + columns_, T(0));
+      std::fill(row + memory_.extent.end_column, row + columns_, T(0));
     }
   }
 
   /// Outputs that were not written in place.
   void StoreOutputs(const Block& block) {
-    const std::int64_t count = memory_.part.end_column - outputs_from_;
+    const std::int64_t count = memory_.extent.end_column - outputs_from_;
     for (std::int64_t q = 0; count > 0 && q < memory_.outputs(); ++q) {
       for (std::int64_t r = block.begin; r < block.end; ++r) {
         if (!memory_.Reads(r)) continue;
@@ -340,13 +340,13 @@ class ChunkedRun {
 
   /// Fetches the rows of the next block, perhaps of the next memory, while the strips are written.
   Prefetcher PrefetcherBehind(const Block& block) const {
-    const bool last = block.end == memory_.part.to;
+    const bool last = block.end == memory_.extent.to;
     const Memory& memory = last ? next_ : memory_;
-    const std::int64_t begin = last ? next_.part.from : block.end;
+    const std::int64_t begin = last ? next_.extent.from : block.end;
     Prefetcher prefetcher =
-        PrefetcherOf(memory, begin, std::min(begin + kBlockRows, memory.part.to));
+        PrefetcherOf(memory, begin, std::min(begin + kBlockRows, memory.extent.to));
     const std::int64_t strips =
-        RoundUp(memory_.part.end_column - memory_.part.first_column, 2 * Lanes<T>()) /
+        RoundUp(memory_.extent.end_column - memory_.extent.first_column, 2 * Lanes<T>()) /
         (2 * Lanes<T>());
     const std::int64_t rows = (options_.paired() ? 2 : 1) * memory_.dims.key_dim;
     const std::int64_t tiles =
@@ -360,9 +360,9 @@ class ChunkedRun {
     constexpr std::int64_t kMostQueries = 3;
     Prefetcher prefetcher(end - begin);
     BlockSaver<T>(options_, memory).AddTo(begin, prefetcher);
-    const std::int64_t width = memory.part.end_column - memory.part.first_column;
+    const std::int64_t width = memory.extent.end_column - memory.extent.first_column;
     prefetcher.Add(memory.inputs.k, begin, 0, memory.dims.input_dim);
-    prefetcher.Add(memory.inputs.v, begin, memory.part.first_column, width);
+    prefetcher.Add(memory.inputs.v, begin, memory.extent.first_column, width);
     auto add = [&](const Rows& rows, std::int64_t first, std::int64_t count) {
       prefetcher.Add(rows, memory.Token(begin), first, count, memory.dims.steps);
     };
@@ -372,7 +372,7 @@ class ChunkedRun {
     add(memory.inputs.phase, 0, memory.dims.key_dim);
     for (std::int64_t q = 0; q < std::min(memory.readers(), kMostQueries); ++q) {
       add(memory.inputs.q, q * memory.q_head_stride, memory.dims.input_dim);
-      if (!streams_) add(memory.y, q * memory.y_head_stride + memory.part.first_column, width);
+      if (!streams_) add(memory.y, q * memory.y_head_stride + memory.extent.first_column, width);
     }
     return prefetcher;
   }

@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 
-/// Saves one memory's part as the memory passes through its rows.
+/// Saves what one memory has as the memory passes through its rows.
 template <class T>
 class BlockSaver {
  public:
@@ -39,7 +39,8 @@ class BlockSaver {
         errors_(options.erases() ? static_cast<T*>(memory.saved.errors) : nullptr),
         outputs_(static_cast<T*>(memory.saved.outputs)) {
     // The state before this slice's first row was saved in the last slice.
-    const std::int64_t saved = memory.part.from == 0 ? 0 : memory.part.from / kGradientBlock + 1;
+    const std::int64_t saved =
+        memory.extent.from == 0 ? 0 : memory.extent.from / kGradientBlock + 1;
     if (state_ != nullptr) state_ += saved * numbers();
   }
 
@@ -54,11 +55,11 @@ class BlockSaver {
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
     constexpr std::int64_t kPiece = std::min<std::int64_t>(kUnit, 2 * kLanes);
     for (std::int64_t all = 0; all < matrices_ * keys_; all += kPiece) {
-      // Channels `key` .. of a part, in the strip of channels from k on of a matrix.
+      // Channels `key` .. of a plane, in the strip of channels from k on of a matrix.
       const std::int64_t key = all % part_keys_, in_matrix = all % keys_;
       const std::int64_t k = in_matrix / (2 * kLanes) * (2 * kLanes), lanes = Lanes(k);
       T* const to = state_ + (all - in_matrix + k) * values_ + column * lanes + (in_matrix - k);
-      // Rows of the strip are padded to lines only; behind those of a first part are the second's.
+      // Rows of the strip are padded to lines only; behind those of a first plane are the second's.
       const std::int64_t rows = std::min(kPiece, RoundUp(memory_.dims.key_dim, kLine<T>) - key);
       const T* const from = strip + (all / part_keys_ * memory_.dims.key_dim + key) * width;
       if (rows > 0) sn::TransposeStrided(from, width, rows, width, to, lanes);
@@ -72,7 +73,7 @@ class BlockSaver {
 
   /// The rest of the state, behind its last strip, and `sum` as a column; the next goes elsewhere.
   void FinishState(const T* sum) {
-    const bool pads = memory_.part.end_column == memory_.dims.value_dim;
+    const bool pads = memory_.extent.end_column == memory_.dims.value_dim;
     for (std::int64_t k = 0; pads && k < matrices_ * keys_;) {
       const std::int64_t lanes = Lanes(k % keys_);
       T* const to = state_ + k * values_;
@@ -92,12 +93,12 @@ class BlockSaver {
   void AddTo(std::int64_t begin, Prefetcher& prefetcher) const {
     if (state_ == nullptr) return;
     constexpr DType kType = DTypeOf<T>();
-    const std::int64_t width = memory_.part.end_column - memory_.part.first_column;
+    const std::int64_t width = memory_.extent.end_column - memory_.extent.first_column;
     if (errors_ != nullptr)
-      prefetcher.Add({errors_, kType, values_}, begin, memory_.part.first_column, width);
+      prefetcher.Add({errors_, kType, values_}, begin, memory_.extent.first_column, width);
     for (std::int64_t q = 0; outputs_ != nullptr && q < memory_.dims.queries; ++q) {
       prefetcher.Add({outputs_, kType, memory_.dims.queries * values_}, begin,
-                     q * values_ + memory_.part.first_column, width);
+                     q * values_ + memory_.extent.first_column, width);
     }
     const std::int64_t block = begin / kGradientBlock + 1;
     if (!Wants(std::min(block * kGradientBlock, memory_.dims.rows))) return;
@@ -122,7 +123,7 @@ class BlockSaver {
 
   /// Zeros behind the strips, which end at column `end`.
   void PadErrors(std::int64_t begin, std::int64_t last, std::int64_t end) const {
-    if (errors_ == nullptr || memory_.part.end_column < memory_.dims.value_dim || end >= values_)
+    if (errors_ == nullptr || memory_.extent.end_column < memory_.dims.value_dim || end >= values_)
       return;
     for (std::int64_t row = begin; row < last; ++row) {
       std::fill(errors_ + row * values_ + end, errors_ + (row + 1) * values_, T(0));
@@ -143,7 +144,7 @@ class BlockSaver {
 
   const Memory& memory_;
   bool sum_, last_;
-  // Parts of a pair are further channels, or with momentum matrices, of which each is one part.
+  // Planes of a pair are further channels, or with momentum matrices, of which each is one plane.
   std::int64_t part_keys_, keys_, values_, matrices_;
   T* state_;  // that is saved next
   T* errors_;

@@ -96,7 +96,7 @@ HWY_INLINE void FindErrors(const StripTask<T>& s) {
   }
 }
 
-/// The decay of a paired memory, with what its parts pass on to each other.
+/// The decay of a paired memory, with what its planes pass on to each other.
 template <int NV, class T>
 HWY_INLINE void RotatePair(const StripTask<T>& s) {
   const hn::ScalableTag<T> d;

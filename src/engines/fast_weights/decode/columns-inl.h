@@ -43,7 +43,7 @@ struct RowReads {
   bool asks() const { return ask && queries > 0; }
 };
 
-/// The second matrix N of a paired memory (M, N), the parts of a complex one or a memory and its
+/// The second matrix N of a paired memory (M, N), the planes of a complex one or a memory and its
 /// momentum:
 ///     output_q += read_q query_q N,
 ///     M += rotation_0 (.) N,   N = rotation_2 (.) N + (both ? write^T u : rotation_1 (.) M)
@@ -384,9 +384,9 @@ void StepGroups(const Memory& memory, const RowStep<T>& s, std::int64_t& column)
   constexpr std::int64_t kWidth = NV * hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.entries.state.data);
   auto at = [](T* rows, std::int64_t c) { return rows == nullptr ? nullptr : rows + c; };
-  for (; column + kWidth <= memory.part.end_column; column += kWidth) {
+  for (; column + kWidth <= memory.extent.end_column; column += kWidth) {
     const std::int64_t end = column + kWidth;
-    const bool last = end >= memory.part.end_column;
+    const bool last = end >= memory.extent.end_column;
     const T* const next = last ? s.next : state + end;
     const T* const next_second = last ? s.second.next : at(s.second.state, end);
     StepColumns<NV, T>(s, {.column = column,
@@ -405,9 +405,9 @@ template <class T>
 void StepRow(const Memory& memory, const RowStep<T>& s, T* HWY_RESTRICT padded) {
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   T* state = static_cast<T*>(memory.entries.state.data);
-  std::int64_t column = memory.part.first_column;
+  std::int64_t column = memory.extent.first_column;
   StepGroups<ln::kTileRows>(memory, s, column);
-  const std::int64_t rest = memory.part.end_column - column;
+  const std::int64_t rest = memory.extent.end_column - column;
   if (rest == 0) return;
   auto load = [&](const T* from, std::int64_t stride, T* to) {
     for (std::int64_t row = 0; row < memory.dims.key_dim; ++row, from += stride, to += kLanes) {

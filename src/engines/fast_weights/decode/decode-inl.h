@@ -34,7 +34,7 @@ void ForgetRows(const Options& options, const Memory& memory, const Chunk& chunk
     for (std::int64_t row = 0; row < memory.dims.key_dim; ++row) {
       if (options.by_channel() && forgotten[row] == 0) continue;
       T* m = static_cast<T*>(matrix.data) + row * matrix.stride;
-      std::fill(m + memory.part.first_column, m + memory.part.end_column, T(0));
+      std::fill(m + memory.extent.first_column, m + memory.extent.end_column, T(0));
     }
   };
   forget(memory.entries.state);
@@ -127,9 +127,10 @@ void FetchInputs(const Options& options, const Memory& memory) {
   };
   fetch(memory.inputs.k, 0, memory.dims.input_dim);
   fetch(memory.inputs.q, 0, memory.dims.input_dim);
-  fetch(memory.inputs.v, memory.part.first_column,
-        memory.part.end_column - memory.part.first_column);
-  fetch(memory.y, memory.part.first_column, memory.part.end_column - memory.part.first_column);
+  fetch(memory.inputs.v, memory.extent.first_column,
+        memory.extent.end_column - memory.extent.first_column);
+  fetch(memory.y, memory.extent.first_column,
+        memory.extent.end_column - memory.extent.first_column);
   for (const Rows& rows :
        {memory.inputs.log_decay, memory.inputs.erase_key, memory.inputs.erase_gate}) {
     fetch(rows, 0, memory.dims.input_dim);
@@ -164,7 +165,7 @@ class DecodeRun {
         gathered_(scratch.gathered),
         prepared_(options, memory, scratch, 0),
         columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
-        width_(memory.part.end_column - memory.part.first_column) {
+        width_(memory.extent.end_column - memory.extent.first_column) {
     if (memory.dims.rows != 1) return;
     keys_in_place_ = KeysInPlace<T>(options, memory) && !options.by_channel() &&
                      !options.normalise_qk && IsWhole<T>(memory.inputs.k, 0, memory.dims.key_dim) &&
@@ -190,14 +191,14 @@ class DecodeRun {
   template <class Function>
   void WithRows(const Function& run) {
     Gathered<T>& g = scratch_.gathered;
-    const auto home = std::tuple(g.write, g.erase, g.query, g.query_stride);
+    const auto own = std::tuple(g.write, g.erase, g.query, g.query_stride);
     if (keys_in_place_) {
       g.write = g.erase = static_cast<T*>(memory_.inputs.k.data);  // which nobody writes
       g.query = static_cast<T*>(memory_.inputs.q.data);
       g.query_stride = memory_.q_head_stride;
     }
     run();
-    std::tie(g.write, g.erase, g.query, g.query_stride) = home;
+    std::tie(g.write, g.erase, g.query, g.query_stride) = own;
   }
 
   /// Row r, which is prepared: on the state in place, or deferred.
@@ -218,9 +219,9 @@ class DecodeRun {
     StepRow(memory_, s, scratch_.strips);
     if (defers) deferral.Leave(s);
     for (std::int64_t q = 0; q < s.reads.queries && !outputs_in_place_; ++q) {
-      T* y = scratch_.columns.outputs + q * columns_ + memory_.part.first_column;
+      T* y = scratch_.columns.outputs + q * columns_ + memory_.extent.first_column;
       NormaliseOutput(options_, y, width_);
-      StoreRow(y, memory_.Token(r), q * memory_.y_head_stride + memory_.part.first_column, width_,
+      StoreRow(y, memory_.Token(r), q * memory_.y_head_stride + memory_.extent.first_column, width_,
                memory_.y);
     }
   }
@@ -262,7 +263,7 @@ class DecodeRun {
   }
 
   void SetWrite(std::int64_t r, RowStep<T>& s) const {
-    const std::int64_t column = memory_.part.first_column;
+    const std::int64_t column = memory_.extent.first_column;
     T* const values = scratch_.columns.values;
     if (!values_in_place_) LoadRow(memory_.inputs.v, r, column, width_, values + column);
     s.value = values_in_place_ ? static_cast<const T*>(memory_.inputs.v.data) : values;
@@ -274,9 +275,9 @@ class DecodeRun {
     s.step = prepared_.step[0];
     if (options_.paired()) SetSecond(s);
     if (r < memory_.dims.rows - 1 || !next_.entries.state) return;
-    s.next = static_cast<const T*>(next_.entries.state.data) + next_.part.first_column;
+    s.next = static_cast<const T*>(next_.entries.state.data) + next_.extent.first_column;
     if (options_.paired()) {
-      s.second.next = static_cast<const T*>(next_.entries.second.data) + next_.part.first_column;
+      s.second.next = static_cast<const T*>(next_.entries.second.data) + next_.extent.first_column;
     }
   }
 

@@ -31,7 +31,7 @@ void FlushRows(const Memory& memory) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
   const std::int64_t whole =
-      memory.part.end_column - (memory.part.end_column - memory.part.first_column) % kLanes;
+      memory.extent.end_column - (memory.extent.end_column - memory.extent.first_column) % kLanes;
   T* row = static_cast<T*>(memory.entries.state.data);
   const T *u = deferred.value[0], *v = deferred.value[1];
   for (std::int64_t i = 0; i < memory.dims.key_dim; ++i, row += memory.entries.state.stride) {
@@ -42,8 +42,8 @@ void FlushRows(const Memory& memory) {
       if (keys > 1) m = hn::MulAdd(hn::Set(tag, by_v), hn::LoadU(tag, v + j), m);
       hn::StoreU(hn::Mul(hn::Set(tag, decay), m), tag, row + j);
     };
-    for (std::int64_t j = memory.part.first_column; j < whole; j += kLanes) flush(d, j);
-    for (std::int64_t j = whole; j < memory.part.end_column; ++j) flush(hn::CappedTag<T, 1>(), j);
+    for (std::int64_t j = memory.extent.first_column; j < whole; j += kLanes) flush(d, j);
+    for (std::int64_t j = whole; j < memory.extent.end_column; ++j) flush(hn::CappedTag<T, 1>(), j);
   }
   deferred.Clear();
 }

@@ -119,14 +119,14 @@ void FlushPairs(const Options& options, const Memory& memory, std::int64_t keep 
     const hn::ScalableTag<T> d;
     constexpr std::int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
     constexpr int kVectors = 4;
-    std::int64_t column = memory.part.first_column;
-    for (; column + kVectors * kLanes <= memory.part.end_column; column += kVectors * kLanes) {
+    std::int64_t column = memory.extent.first_column;
+    for (; column + kVectors * kLanes <= memory.extent.end_column; column += kVectors * kLanes) {
       adder.template Columns<kVectors>(d, column);
     }
-    for (; column + kLanes <= memory.part.end_column; column += kLanes) {
+    for (; column + kLanes <= memory.extent.end_column; column += kLanes) {
       adder.template Columns<1>(d, column);
     }
-    for (; column < memory.part.end_column; ++column) {
+    for (; column < memory.extent.end_column; ++column) {
       adder.template Columns<1>(hn::CappedTag<T, 1>(), column);
     }
   });

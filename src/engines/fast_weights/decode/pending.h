@@ -56,7 +56,7 @@ struct PendingLayout {
   std::int64_t ValueNumbers() const { return slots * keys * columns; }
 };
 
-/// Numbers of the keys' part, of sizes.pairs pairs; 0 where there are none.
+/// Numbers that belong to the keys, of sizes.pairs pairs; 0 where there are none.
 inline std::int64_t PendingKeyNumbers(const Options& options, const Sizes& sizes) {
   if (sizes.pairs == 0) return 0;
   const auto numbers = [&]<class T>(T) {

@@ -103,7 +103,7 @@ class ReplayRun {
         in_place_(options, memory, next, scratch),
         prepared_(in_place_.prepared()),
         columns_(RoundUp(memory.dims.value_dim, kLine<T>)),
-        width_(memory.part.end_column - memory.part.first_column) {}
+        width_(memory.extent.end_column - memory.extent.first_column) {}
 
   void Run() {
     FetchInputs<T>(options_, next_);
@@ -170,8 +170,8 @@ class ReplayRun {
         wide.entries.state = {.data = s_.wide, .dtype = DTypeOf<T>(), .stride = columns_};
         const auto convert = [&](const auto& each) {
           for (std::int64_t row = 0; row < memory_.dims.key_dim; ++row) {
-            each(state + row * memory_.entries.state.stride + memory_.part.first_column,
-                 s_.wide + row * columns_ + memory_.part.first_column);
+            each(state + row * memory_.entries.state.stride + memory_.extent.first_column,
+                 s_.wide + row * columns_ + memory_.extent.first_column);
           }
         };
         convert([&](const Stored* from, T* to) { sn::ConvertFrom(from, width_, to); });
@@ -234,7 +234,7 @@ class ReplayRun {
   }
 
   void LoadValues(std::int64_t r, ReplayedRow<T>& row) const {
-    const std::int64_t first = memory_.part.first_column;
+    const std::int64_t first = memory_.extent.first_column;
     row.values = static_cast<const T*>(memory_.inputs.v.data);
     if (in_place_.values_in_place()) return;
     T* const values = s_.values + rows_ * columns_;
@@ -290,14 +290,14 @@ class ReplayRun {
   void Pass() {
     if (rows_ == 0) return;
     OfStoredState<T>(memory_, [&]<class Stored>(Stored* state) {
-      std::int64_t column = memory_.part.first_column;
+      std::int64_t column = memory_.extent.first_column;
       const Stored* const after =
           next_.entries.state
-              ? static_cast<const Stored*>(next_.entries.state.data) + next_.part.first_column
+              ? static_cast<const Stored*>(next_.entries.state.data) + next_.extent.first_column
               : nullptr;
       readers_ <= 2 ? Groups<ln::kTileRows>(state, after, column)
                     : Groups<ln::kTileRows / 2>(state, after, column);
-      if (column < memory_.part.end_column) Tail(state, column);
+      if (column < memory_.extent.end_column) Tail(state, column);
     });
     for (std::int64_t j = 0; j < rows_ && !in_place_.outputs_in_place(); ++j) StoreOutputs(j);
     if (written_ > 0) pending_.DropFirst(written_);
@@ -307,8 +307,8 @@ class ReplayRun {
   template <int NV, class Stored>
   void Groups(Stored* state, const Stored* after, std::int64_t& column) const {
     constexpr std::int64_t kWidth = NV * kLanes;
-    for (; column + kWidth <= memory_.part.end_column; column += kWidth) {
-      const bool last = column + kWidth >= memory_.part.end_column;
+    for (; column + kWidth <= memory_.extent.end_column; column += kWidth) {
+      const bool last = column + kWidth >= memory_.extent.end_column;
       const Stored* const next = last ? after : state + column + kWidth;
       const std::int64_t stride = memory_.entries.state.stride;
       Columns<NV>(column, state, {next, stride, memory_.dims.key_dim});
@@ -319,10 +319,10 @@ class ReplayRun {
   /// Columns that do not fill a vector, by way of a padded copy.
   template <class Stored>
   void Tail(Stored* state, std::int64_t column) const {
-    const std::int64_t rest = memory_.part.end_column - column;
+    const std::int64_t rest = memory_.extent.end_column - column;
     if (written_ > 0) {
       const PairAdder<T, Stored> adder(pending_, memory_, state, written_, false);
-      for (std::int64_t c = column; c < memory_.part.end_column; ++c) {
+      for (std::int64_t c = column; c < memory_.extent.end_column; ++c) {
         adder.template Columns<1>(hn::CappedTag<T, 1>(), c);
       }
     }
@@ -435,9 +435,9 @@ class ReplayRun {
   void StoreOutputs(std::int64_t j) const {
     const ReplayedRow<T>& row = s_.rows[j];
     for (std::int64_t q = 0; q < row.queries; ++q) {
-      T* const y = Outputs(j, q) + memory_.part.first_column;
+      T* const y = Outputs(j, q) + memory_.extent.first_column;
       NormaliseOutput(options_, y, width_);
-      StoreRow(y, memory_.Token(row.row), q * memory_.y_head_stride + memory_.part.first_column,
+      StoreRow(y, memory_.Token(row.row), q * memory_.y_head_stride + memory_.extent.first_column,
                width_, memory_.y);
     }
   }

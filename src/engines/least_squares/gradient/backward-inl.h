@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// Gradients in the notation of gradient.h. Within a part, in its scale, a row for each output,
+/// Gradients in the notation of gradient.h. Within a stretch, in its scale, a row for each output,
 ///
 ///     dK = K (F + F^T) + V G^T - triu(K X^T) Z + (triu(V dY^T) - triu(K Z^T)) X
 ///     dV = K G + triu(K X^T) dY
@@ -50,21 +50,21 @@ class GradientBackward {
   GradientBackward(const GradientBackward&) = delete;
   GradientBackward& operator=(const GradientBackward&) = delete;
 
-  void Run(std::int64_t parts) {
+  void Run(std::int64_t stretches) {
     past_ = sums_.Start();
     if (m_.dridge != nullptr) std::fill(m_.dridge, m_.dridge + memory_.key_dim(), 0.0);
-    for (std::int64_t p = parts - 1; p >= 0; --p) {
-      const Part& part = from_.parts[p];
-      Fade(part.end);
-      FindScales(memory_, part, s_);
-      Gather(part);
+    for (std::int64_t p = stretches - 1; p >= 0; --p) {
+      const Stretch& stretch = from_.stretches[p];
+      Fade(stretch.end);
+      FindScales(memory_, stretch, s_);
+      Gather(stretch);
       FetchBefore(p);
-      if (part.tokens > 0) sums_.GradientsOf(RoundUp(part.tokens, kUnit), dk(), dv());
-      if (part.reading > 0) AddOutputs(part);
-      if (options_.depends_on_norm()) norm_slope_.Add(part, c_.k, dk(), s_.f);
-      if (part.tokens > 0) WriteTokens(part);
-      WriteQueries(part);
-      Fade(part.decay);
+      if (stretch.tokens > 0) sums_.GradientsOf(RoundUp(stretch.tokens, kUnit), dk(), dv());
+      if (stretch.reading > 0) AddOutputs(stretch);
+      if (options_.depends_on_norm()) norm_slope_.Add(stretch, c_.k, dk(), s_.f);
+      if (stretch.tokens > 0) WriteTokens(stretch);
+      WriteQueries(stretch);
+      Fade(stretch.decay);
     }
     sums_.Finish(norm_slope_.alpha());
   }
@@ -72,11 +72,11 @@ class GradientBackward {
  private:
   const Block<T>& dk() const { return b_.dk; }
   const Block<T>& dv() const { return b_.dv; }
-  /// dL/dy of a part.
+  /// dL/dy of a stretch.
   const Block<T>& dy() const { return c_.y; }
-  /// Rows of a part, whole units.
-  std::int64_t RowsOf(const Part& part) const {
-    return RoundUp(part.reading * memory_.queries, kUnit);
+  /// Rows of a stretch, whole units.
+  std::int64_t RowsOf(const Stretch& stretch) const {
+    return RoundUp(stretch.reading * memory_.queries, kUnit);
   }
   bool ridged() const { return options_.ridge != Ridge::kInState; }
 
@@ -85,103 +85,105 @@ class GradientBackward {
     norm_slope_.Fade(g);
   }
 
-  /// c of the token that the part's j-th reading token sees last.
-  double ScaleOf(const Part& part, std::int64_t j) const { return part.tokens == 0 ? 1 : s_.c[j]; }
+  /// c of the token that the stretch's j-th reading token sees last.
+  double ScaleOf(const Stretch& stretch, std::int64_t j) const {
+    return stretch.tokens == 0 ? 1 : s_.c[j];
+  }
 
-  /// Rows of a part in an array of the whole sequence: in place, or if they are no whole units
+  /// Rows of a stretch in an array of the whole sequence: in place, or if they are no whole units
   /// filled up with zeros in `room`, which has the same stride.
-  Block<T> PartRows(const Block<T>& whole, const Part& part, std::int64_t count,
-                    const Block<T>& room) const {
-    const std::int64_t rows = part.reading * memory_.queries;
-    const Block<T> in_place = whole.Rows(part.begin * memory_.queries);
+  Block<T> StretchRows(const Block<T>& whole, const Stretch& stretch, std::int64_t count,
+                       const Block<T>& room) const {
+    const std::int64_t rows = stretch.reading * memory_.queries;
+    const Block<T> in_place = whole.Rows(stretch.begin * memory_.queries);
     if (rows % kUnit == 0) return in_place;
     linalg::CopyRows(in_place, rows, count, room);
     linalg::ZeroRows(room, rows, RoundUp(rows, kUnit), count);
     return room;
   }
 
-  void FindSolutions(const Block<T>& x, const Block<T>& z, const Part& part) {
-    x_ = PartRows(x, part, c_.keys_unit, c_.q);
-    z_ = PartRows(z, part, c_.keys_unit, s_.forward.solutions);
+  void FindSolutions(const Block<T>& x, const Block<T>& z, const Stretch& stretch) {
+    x_ = StretchRows(x, stretch, c_.keys_unit, c_.q);
+    z_ = StretchRows(z, stretch, c_.keys_unit, s_.forward.solutions);
   }
 
-  /// Keys and values as they are (those that do not count as zeros), and the part's dL/dy.
-  void Gather(const Part& part) {
-    for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
-      const std::int64_t t = part.first + i;
-      const T counts = Counts(m_, part, i) ? T(1) : T(0);
+  /// Keys and values as they are (those that do not count as zeros), and the stretch's dL/dy.
+  void Gather(const Stretch& stretch) {
+    for (std::int64_t i = 0; i < RoundUp(stretch.tokens, kUnit); ++i) {
+      const std::int64_t t = stretch.first + i;
+      const T counts = Counts(m_, stretch, i) ? T(1) : T(0);
       LoadScaled(memory_.k, t, memory_.key_dim(), counts, c_.k.Row(i), c_.keys_unit);
       LoadScaled(memory_.v, t, memory_.value_dim(), counts, c_.v.Row(i), c_.values_unit);
     }
-    GatherOutputGradients(m_, part.begin, part.reading, c_);
+    GatherOutputGradients(m_, stretch.begin, stretch.reading, c_);
   }
 
-  /// The rows of the part before part p are fetched while that one is worked on.
+  /// The rows of the stretch before stretch p are fetched while that one is worked on.
   void FetchBefore(std::int64_t p) {
     if (p == 0) {
       prefetcher_ = simd::Prefetcher(0);
       return;
     }
-    const Part& part = from_.parts[p - 1];
-    prefetcher_ = simd::Prefetcher(std::max(part.tokens, part.reading));
-    prefetcher_.Add(memory_.k, part.first, 0, memory_.key_dim());
-    prefetcher_.Add(memory_.v, part.first, 0, memory_.value_dim());
-    prefetcher_.Add(m_.dk, part.first, 0, memory_.key_dim());
-    prefetcher_.Add(m_.dv, part.first, 0, memory_.value_dim());
+    const Stretch& stretch = from_.stretches[p - 1];
+    prefetcher_ = simd::Prefetcher(std::max(stretch.tokens, stretch.reading));
+    prefetcher_.Add(memory_.k, stretch.first, 0, memory_.key_dim());
+    prefetcher_.Add(memory_.v, stretch.first, 0, memory_.value_dim());
+    prefetcher_.Add(m_.dk, stretch.first, 0, memory_.key_dim());
+    prefetcher_.Add(m_.dv, stretch.first, 0, memory_.value_dim());
     for (std::int64_t r = 0; r < memory_.queries; ++r) {
-      prefetcher_.Add(OutputGradients(m_, r), part.begin, 0, memory_.value_dim());
+      prefetcher_.Add(OutputGradients(m_, r), stretch.begin, 0, memory_.value_dim());
       if (!m_.dq) continue;
-      prefetcher_.Add(HeadOf(m_.dq, m_.dq_head_stride, r), part.begin, 0, memory_.key_dim());
+      prefetcher_.Add(HeadOf(m_.dq, m_.dq_head_stride, r), stretch.begin, 0, memory_.key_dim());
     }
     // Tiles of the products that fetch.
     prefetcher_.Start(TilesOf<T>(1, c_.chunk, 2 * c_.keys_unit + c_.values_unit) +
                       TilesOf<T>(1, c_.keys_unit, c_.keys_unit + c_.values_unit));
   }
 
-  /// What the part's own outputs ask of its keys and values, and of all that was before.
-  void AddOutputs(const Part& part) {
-    if (ridged()) std::fill(s_.diagonal, s_.diagonal + part.reading * c_.keys_unit, 0.0);
-    for (std::int64_t p = 0; p < part.pairs; ++p) {
+  /// What the stretch's own outputs ask of its keys and values, and of all that was before.
+  void AddOutputs(const Stretch& stretch) {
+    if (ridged()) std::fill(s_.diagonal, s_.diagonal + stretch.reading * c_.keys_unit, 0.0);
+    for (std::int64_t p = 0; p < stretch.pairs; ++p) {
       const std::int64_t pair = p * from_.more.outputs;
-      FindSolutions(from_.more.x.Rows(pair), from_.more.z.Rows(pair), part);
-      SubtractPair(part);
+      FindSolutions(from_.more.x.Rows(pair), from_.more.z.Rows(pair), stretch);
+      SubtractPair(stretch);
     }
-    FindSolutions(from_.x, from_.z, part);
-    if (part.has_products) {
-      AddSavedProducts(part);
-      SubtractPast(part);
+    FindSolutions(from_.x, from_.z, stretch);
+    if (stretch.has_products) {
+      AddSavedProducts(stretch);
+      SubtractPast(stretch);
     } else {
-      if (!options_.descends()) SubtractPair(part);
-      AddValues(part);
+      if (!options_.descends()) SubtractPair(stretch);
+      AddValues(stretch);
     }
-    sums_.AddValues(x_, dy(), RowsOf(part));
-    if (ridged() || options_.depends_on_norm()) AddRidgesAndNorms(part);
+    sums_.AddValues(x_, dy(), RowsOf(stretch));
+    if (ridged() || options_.depends_on_norm()) AddRidgesAndNorms(stretch);
     if (blocks_.any()) {
-      blocks_.Add({part.begin, part.reading}, part.tokens, c_.k, dk(), s_.f);
+      blocks_.Add({stretch.begin, stretch.reading}, stretch.tokens, c_.k, dk(), s_.f);
     }
-    for (std::int64_t j = 0; j < part.reading && part.tokens == 0; ++j) {
-      past_ += from_.worth[part.begin + j];
+    for (std::int64_t j = 0; j < stretch.reading && stretch.tokens == 0; ++j) {
+      past_ += from_.worth[stretch.begin + j];
     }
   }
 
   /// -Z X^T of the rows of a pair:
   ///
   ///     dK -= triu(K X^T) Z + triu(K Z^T) X,   F + F^T -= Z^T X + X^T Z
-  void SubtractPair(const Part& part) {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+  void SubtractPair(const Stretch& stretch) {
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
     if (unit > 0) {
-      SeenProducts(part, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
-      SeenProducts(part, c_.k, z_, c_.keys_unit, b_.zt, b_.kz);
-      const ln::UpperLeft seen{c_.keys_unit, RowsOf(part), memory_.queries};
+      SeenProducts(stretch, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
+      SeenProducts(stretch, c_.k, z_, c_.keys_unit, b_.zt, b_.kz);
+      const ln::UpperLeft seen{c_.keys_unit, RowsOf(stretch), memory_.queries};
       ln::Multiply<ln::Into::kSubtract>(Left<T>::Of(b_.kx), z_, unit, seen, dk());
       ln::Multiply<ln::Into::kSubtract>(Left<T>::Of(b_.kz), x_, unit, seen, dk());
     }
-    SubtractPast(part);
+    SubtractPast(stretch);
   }
 
-  void SubtractPast(const Part& part) {
-    sums_.SubtractPairs(x_, z_, RowsOf(part));
-    for (std::int64_t j = 0; j < part.reading * memory_.queries && ridged(); ++j) {
+  void SubtractPast(const Stretch& stretch) {
+    sums_.SubtractPairs(x_, z_, RowsOf(stretch));
+    for (std::int64_t j = 0; j < stretch.reading * memory_.queries && ridged(); ++j) {
       double* const diagonal = s_.diagonal + j / memory_.queries * c_.keys_unit;
       for (std::int64_t i = 0; i < memory_.key_dim(); ++i) {
         diagonal[i] -= static_cast<double>(z_.Row(j)[i]) * static_cast<double>(x_.Row(j)[i]);
@@ -189,68 +191,69 @@ class GradientBackward {
     }
   }
 
-  /// products = triu(left rows^T), left the keys or values of the part and zero where an output
+  /// products = triu(left rows^T), left the keys or values of the stretch and zero where an output
   /// does not see a token, `dim` numbers a row; `columns` becomes the transpose of `rows`.
-  void SeenProducts(const Part& part, const Block<T>& left, const Block<T>& rows, std::int64_t dim,
-                    const Block<T>& columns, const Block<T>& products) const {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    ln::Transpose(rows, RowsOf(part), dim, columns);
+  void SeenProducts(const Stretch& stretch, const Block<T>& left, const Block<T>& rows,
+                    std::int64_t dim, const Block<T>& columns, const Block<T>& products) const {
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
+    ln::Transpose(rows, RowsOf(stretch), dim, columns);
     ln::Multiply<ln::Into::kSet>(Left<T>::Of(left), columns, unit,
-                                 ln::UpperResult{RowsOf(part), dim, memory_.queries}, products);
-    linalg::ZeroBelowStairs(products, unit, RowsOf(part), memory_.queries, part.tokens);
+                                 ln::UpperResult{RowsOf(stretch), dim, memory_.queries}, products);
+    linalg::ZeroBelowStairs(products, unit, RowsOf(stretch), memory_.queries, stretch.tokens);
   }
 
-  /// What the part's outputs ask of its own keys and values, from products that were saved:
+  /// What the stretch's outputs ask of its own keys and values, from products that were saved:
   ///
   ///     dK -= triu(K X^T) Z - triu(V dY^T - K Z^T) X,   dV += triu(K X^T) dY
-  void AddSavedProducts(const Part& part) {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    const Block<T> kx = PartRows(from_.kx, part, unit, b_.part_kx);
-    const Block<T> rest = PartRows(from_.rest, part, unit, b_.part_rest);
-    const ln::UpperLeft keys{c_.keys_unit, RowsOf(part), memory_.queries};
-    const ln::UpperLeft values{c_.values_unit, RowsOf(part), memory_.queries};
+  void AddSavedProducts(const Stretch& stretch) {
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
+    const Block<T> kx = StretchRows(from_.kx, stretch, unit, b_.stretch_kx);
+    const Block<T> rest = StretchRows(from_.rest, stretch, unit, b_.stretch_rest);
+    const ln::UpperLeft keys{c_.keys_unit, RowsOf(stretch), memory_.queries};
+    const ln::UpperLeft values{c_.values_unit, RowsOf(stretch), memory_.queries};
     ln::Multiply<ln::Into::kSubtract>(Left<T>::Transposed(kx), z_, unit, keys, dk());
     ln::Multiply<ln::Into::kAdd>(Left<T>::Transposed(rest), x_, unit, keys, dk());
     ln::Multiply<ln::Into::kAdd>(Left<T>::Transposed(kx), dy(), unit, values, dv());
   }
 
   /// dK += triu(V dY^T) X, dV += triu(K X^T) dY.
-  void AddValues(const Part& part) {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+  void AddValues(const Stretch& stretch) {
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
     if (unit == 0) return;
     // Without descent, the pair of x and z has left K X^T.
-    if (options_.descends()) SeenProducts(part, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
-    SeenProducts(part, c_.v, dy(), c_.values_unit, s_.dyt, b_.vdy);
+    if (options_.descends()) SeenProducts(stretch, c_.k, x_, c_.keys_unit, b_.xt, b_.kx);
+    SeenProducts(stretch, c_.v, dy(), c_.values_unit, s_.dyt, b_.vdy);
     ln::Multiply<ln::Into::kAdd>(Left<T>::Of(b_.vdy), x_, unit,
-                                 ln::UpperLeft{c_.keys_unit, RowsOf(part), memory_.queries}, dk());
+                                 ln::UpperLeft{c_.keys_unit, RowsOf(stretch), memory_.queries},
+                                 dk());
     ln::Multiply<ln::Into::kAdd>(Left<T>::Of(b_.kx), dy(), unit,
-                                 ln::UpperLeft{c_.values_unit, RowsOf(part), memory_.queries},
+                                 ln::UpperLeft{c_.values_unit, RowsOf(stretch), memory_.queries},
                                  dv());
   }
 
-  /// dL/dR and dL/d|A|_F of the part's reading tokens, and what a constant ridge takes from the
+  /// dL/dR and dL/d|A|_F of the stretch's reading tokens, and what a constant ridge takes from the
   /// worth of A: it does not grow with A.
-  void AddRidgesAndNorms(const Part& part) {
-    for (std::int64_t j = 0; j < part.reading; ++j) {
-      const std::int64_t token = part.begin + j;
+  void AddRidgesAndNorms(const Stretch& stretch) {
+    for (std::int64_t j = 0; j < stretch.reading; ++j) {
+      const std::int64_t token = stretch.begin + j;
       double by_norm = options_.iteration.relative ? from_.bound_slope[token] : 0;
-      const double by_ridge = ridged() ? AddRidge(part, j, by_norm) : 0;
+      const double by_ridge = ridged() ? AddRidge(stretch, j, by_norm) : 0;
       if (options_.ridge == Ridge::kRelative) {
         by_norm += by_ridge;
       } else {
         from_.worth[token] -= by_ridge;
       }
-      if (options_.depends_on_norm()) norm_slope_.Set(part, j, by_norm);
+      if (options_.depends_on_norm()) norm_slope_.Set(stretch, j, by_norm);
     }
   }
 
-  /// Adds dL/dR of the part's j-th reading token to dL/dridge, `by_bound` to that of the largest
+  /// Adds dL/dR of the stretch's j-th reading token to dL/dridge, `by_bound` to that of the largest
   /// ridge, which bounds steps. Returns ridge . diag(dL/dR).
-  double AddRidge(const Part& part, std::int64_t j, double by_bound) {
-    const std::int64_t token = part.begin + j, dim = memory_.key_dim();
+  double AddRidge(const Stretch& stretch, std::int64_t j, double by_bound) {
+    const std::int64_t token = stretch.begin + j, dim = memory_.key_dim();
     double* const diagonal = s_.diagonal + j * c_.keys_unit;
     const double size = options_.ridge == Ridge::kRelative ? from_.norm[token] : 1;
-    const double inverse = 1 / ScaleOf(part, j);
+    const double inverse = 1 / ScaleOf(stretch, j);
     for (std::int64_t i = 0; i < dim && blocks_.any(); ++i) {
       diagonal[i] += blocks_.Diagonal(token, i);
     }
@@ -264,10 +267,10 @@ class GradientBackward {
 
   /// Stores dK and dV times w / c, and the gradients of every token's numbers, the last token
   /// first.
-  void WriteTokens(const Part& part) {
-    for (std::int64_t i = part.tokens - 1; i >= 0; --i) {
-      const std::int64_t t = part.first + i;
-      if (i < part.reading) past_ += from_.worth[part.begin + i];
+  void WriteTokens(const Stretch& stretch) {
+    for (std::int64_t i = stretch.tokens - 1; i >= 0; --i) {
+      const std::int64_t t = stretch.first + i;
+      if (i < stretch.reading) past_ += from_.worth[stretch.begin + i];
       const double weight = ImportanceOf(memory_, t);
       const double c = s_.c[i];
       T* const key_gradient = dk().Row(i);
@@ -279,7 +282,7 @@ class GradientBackward {
       StoreScaled(key_gradient, weight / c, t, memory_.key_dim(), m_.dk);
       StoreScaled(value_gradient, weight / c, t, memory_.value_dim(), m_.dv);
       if (weight != 0) past_ -= weight * by_weight;
-      if (part.decay == 0 && i == 0) past_ = 0;
+      if (stretch.decay == 0 && i == 0) past_ = 0;
       if (m_.dlog_decay) StoreNumber(past_, t, m_.dlog_decay);
     }
   }
@@ -301,12 +304,12 @@ class GradientBackward {
   }
 
   /// dq = scale z.
-  void WriteQueries(const Part& part) {
+  void WriteQueries(const Stretch& stretch) {
     if (!m_.dq) return;
-    const Block<T> rows = from_.z.Rows(part.begin * memory_.queries);
-    for (std::int64_t j = 0; j < part.reading * memory_.queries; ++j) {
-      StoreScaled(rows.Row(j), options_.scale, part.begin + j / memory_.queries, memory_.key_dim(),
-                  HeadOf(m_.dq, m_.dq_head_stride, j % memory_.queries));
+    const Block<T> rows = from_.z.Rows(stretch.begin * memory_.queries);
+    for (std::int64_t j = 0; j < stretch.reading * memory_.queries; ++j) {
+      StoreScaled(rows.Row(j), options_.scale, stretch.begin + j / memory_.queries,
+                  memory_.key_dim(), HeadOf(m_.dq, m_.dq_head_stride, j % memory_.queries));
     }
   }
 
@@ -321,7 +324,7 @@ class GradientBackward {
   const GradientSums<T> sums_;
   const BlockSlope<T> blocks_;
   NormSlope<T> norm_slope_;
-  Block<T> x_{}, z_{};  // solutions of a part, in whole units of rows
+  Block<T> x_{}, z_{};  // solutions of a stretch, in whole units of rows
   double past_ = 0;     // <F, A> + <G, B> of what was written before
 };
 
@@ -332,9 +335,10 @@ void RunGradient(const Options& options, const GradientMemory& memory, const Siz
   const GradientScratch<T> s(options, sizes, layout);
   std::fill_n(s.solutions.worth, memory.memory.tokens, 0.0);
   if (options.iteration.relative) std::fill_n(s.solutions.bound_slope, memory.memory.tokens, 0.0);
-  const std::int64_t parts = options.iterates() ? IterativeSolutions<T>(options, memory, s).Run()
-                                                : ExactSolutions<T>(options, memory, s).Run();
-  GradientBackward<T>(options, memory, s).Run(parts);
+  const std::int64_t stretches = options.iterates()
+                                     ? IterativeSolutions<T>(options, memory, s).Run()
+                                     : ExactSolutions<T>(options, memory, s).Run();
+  GradientBackward<T>(options, memory, s).Run(stretches);
 }
 
 }  // namespace HWY_NAMESPACE

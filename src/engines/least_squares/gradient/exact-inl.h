@@ -28,7 +28,7 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 /// x_t = (A_t + R)^-1 q_t and z_t = (A_t + R)^-1 B_t dy_t of every output; x in the scale of its
-/// part, in which A is 1 / c as large.
+/// stretch, in which A is 1 / c as large.
 template <class T>
 class ExactSolutions {
  public:
@@ -47,7 +47,7 @@ class ExactSolutions {
   ExactSolutions(const ExactSolutions&) = delete;
   ExactSolutions& operator=(const ExactSolutions&) = delete;
 
-  /// Leaves A and B of the end in the scratch. Returns the number of parts.
+  /// Leaves A and B of the end in the scratch. Returns the number of stretches.
   std::int64_t Run() {
     sums_.Load();
     const std::int64_t tokens = memory_.tokens;
@@ -61,14 +61,14 @@ class ExactSolutions {
     for (std::int64_t t = 0; t < tokens && !reads; t += c_.chunk) {
       Read(t, std::min(c_.chunk, tokens - t));
     }
-    return parts_;
+    return stretches_;
   }
 
  private:
   bool relative() const { return options_.ridge == Ridge::kRelative; }
 
-  /// The part of a chunk, with the outputs that read it.
-  Part PartOf(const Chunk& chunk, bool reads) const {
+  /// The stretch of a chunk, with the outputs that read it.
+  Stretch StretchOf(const Chunk& chunk, bool reads) const {
     const std::int64_t begin = chunk.first + (options_.read_before ? 1 : 0);
     const std::int64_t reading = reads ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
     return {chunk.first, chunk.tokens, begin, reading, chunk.decay, chunk.end};
@@ -83,48 +83,51 @@ class ExactSolutions {
       linalg::ZeroRows(c_.v, 1, kUnit, c_.values_unit);
     }
     sums_.Fade(chunk.decay);
-    Part part = PartOf(chunk, reads);
-    if (part.reading > 0 && relative()) return NextAlone(chunk);
-    if (part.reading > 0) part = SolveChunk(chunk, fetch);
-    AddPart(part);
+    Stretch stretch = StretchOf(chunk, reads);
+    if (stretch.reading > 0 && relative()) return NextAlone(chunk);
+    if (stretch.reading > 0) stretch = SolveChunk(chunk, fetch);
+    AddStretch(stretch);
     sums_.Write(chunk);
     return chunk.tokens;
   }
 
   /// Shortens a chunk to what can be solved together, or to a few tokens of a singular memory.
-  Part SolveChunk(Chunk& chunk, Fetch fetch) {
-    Part part = PartOf(chunk, true);
-    GatherQueries(options_, memory_, part.begin, part.reading, c_, fetch);
-    prefetcher_ = PrefetchChunk(memory_, c_, part.begin + chunk.tokens, m_.dy, m_.dy_head_stride);
-    const std::int64_t right = prefixes_.Begin(chunk.tokens, part.reading * memory_.queries, false);
+  Stretch SolveChunk(Chunk& chunk, Fetch fetch) {
+    Stretch stretch = StretchOf(chunk, true);
+    GatherQueries(options_, memory_, stretch.begin, stretch.reading, c_, fetch);
+    prefetcher_ =
+        PrefetchChunk(memory_, c_, stretch.begin + chunk.tokens, m_.dy, m_.dy_head_stride);
+    const std::int64_t right =
+        prefixes_.Begin(chunk.tokens, stretch.reading * memory_.queries, false);
     single_tokens_ = right > 0 ? 1 : std::min<std::int64_t>(2 * single_tokens_, kUnit);
     sums_.Shorten(chunk, right > 0 ? right : std::min(chunk.tokens, single_tokens_));
-    part = PartOf(chunk, true);
+    stretch = StretchOf(chunk, true);
     if (right > 0) {
-      part.has_products = SolveTogether(part);
+      stretch.has_products = SolveTogether(stretch);
     } else {
-      sides_.Gather(part.begin, part.reading, chunk.tokens);
-      part.pairs = SolveByMinimumNorm(part.begin, part.reading, chunk.tokens) ? 1 : 0;
+      sides_.Gather(stretch.begin, stretch.reading, chunk.tokens);
+      stretch.pairs = SolveByMinimumNorm(stretch.begin, stretch.reading, chunk.tokens) ? 1 : 0;
     }
-    return part;
+    return stretch;
   }
 
-  /// Solves for the outputs of a part whose tokens share a factor. Returns whether k . x and v . dy
+  /// Solves for the outputs of a stretch whose tokens share a factor. Returns whether k . x and v .
+  /// dy
   /// - k . z are saved, too: they are unknown for tokens without weight.
-  bool SolveTogether(const Part& part) {
+  bool SolveTogether(const Stretch& stretch) {
     const std::int64_t queries = memory_.queries;
-    const std::int64_t columns = RoundUp(part.reading * queries, kUnit);
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    const std::int64_t first = part.begin * queries;
-    FindScales(memory_, part, s_);
-    const bool saves =
-        std::none_of(s_.weight, s_.weight + part.tokens, [](double weight) { return weight == 0; });
-    GatherOutputGradients(m_, part.begin, part.reading, c_);
+    const std::int64_t columns = RoundUp(stretch.reading * queries, kUnit);
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
+    const std::int64_t first = stretch.begin * queries;
+    FindScales(memory_, stretch, s_);
+    const bool saves = std::none_of(s_.weight, s_.weight + stretch.tokens,
+                                    [](double weight) { return weight == 0; });
+    GatherOutputGradients(m_, stretch.begin, stretch.reading, c_);
     ln::Transpose(c_.y, columns, c_.values_unit, s_.dyt);
     prefixes_.Pairs(s_.dyt, [&](const Block<T>& solved, const Block<T>& products, bool is_x) {
       ln::Transpose(solved, c_.keys_unit, columns, (is_x ? to_.x : to_.z).Rows(first));
       if (!saves) return;
-      for (std::int64_t i = 0; i < part.tokens; ++i) {
+      for (std::int64_t i = 0; i < stretch.tokens; ++i) {
         const T root = static_cast<T>(std::sqrt(s_.weight[i]));
         sn::Multiply(products.Row(i), columns, 1 / root);
       }
@@ -135,17 +138,17 @@ class ExactSolutions {
 
   /// One token under a ridge that grows with what it writes.
   std::int64_t NextAlone(const Chunk& chunk) {
-    Part part = PartOf(chunk, true);
-    norm_slope_.Find(part);
+    Stretch stretch = StretchOf(chunk, true);
+    norm_slope_.Find(stretch);
     sums_.Write(chunk);
-    part.pairs = SolveMemory(part.begin, 1) ? 1 : 0;
-    to_.parts[parts_++] = part;
+    stretch.pairs = SolveMemory(stretch.begin, 1) ? 1 : 0;
+    to_.stretches[stretches_++] = stretch;
     return 1;
   }
 
-  void AddPart(const Part& part) {
-    if (relative()) norm_slope_.Find(part);
-    to_.parts[parts_++] = part;
+  void AddStretch(const Stretch& stretch) {
+    if (relative()) norm_slope_.Find(stretch);
+    to_.stretches[stretches_++] = stretch;
   }
 
   /// Tokens that each have a system of their own, in blocks.
@@ -154,7 +157,7 @@ class ExactSolutions {
     const ForwardScratch<T>& f = s_.forward;
     for (std::int64_t t = 0; t < memory_.tokens; t += most) {
       const std::int64_t tokens = std::min(most, memory_.tokens - t);
-      const std::int64_t first_part = parts_;
+      const std::int64_t first_stretch = stretches_;
       linalg::CopyRows(c_.a, c_.keys_unit, c_.a.stride, f.a_before);
       linalg::CopyRows(c_.b, c_.keys_unit, c_.b.stride, f.b_before);
       GatherBlock(t, tokens);
@@ -162,14 +165,14 @@ class ExactSolutions {
       systems.Solve(f.a_before, tokens, 2 * memory_.queries);
       const bool* const singular = s_.systems->regularised;
       if (std::find(singular, singular + tokens, true) == singular + tokens) {
-        for (std::int64_t p = first_part; p < parts_; ++p) StoreOwn(to_.parts[p], t);
+        for (std::int64_t p = first_stretch; p < stretches_; ++p) StoreOwn(to_.stretches[p], t);
         continue;
       }
       // A singular system has second pairs of solutions: the block is taken once more, one by one.
       linalg::CopyRows(f.a_before, c_.keys_unit, c_.a.stride, c_.a);
       linalg::CopyRows(f.b_before, c_.keys_unit, c_.b.stride, c_.b);
       sums_.BeginSums();
-      parts_ = first_part;
+      stretches_ = first_stretch;
       for (std::int64_t i = t; i < t + tokens;) i += Next(i, true);
     }
   }
@@ -181,29 +184,29 @@ class ExactSolutions {
     for (std::int64_t i = 0; i < tokens;) {
       const Chunk chunk = GatherChunk(memory_, t + i, std::min(c_.chunk, tokens - i), c_);
       sums_.Fade(chunk.decay);
-      const Part part = PartOf(chunk, true);
-      if (part.reading > 0) sides_.Gather(part.begin, part.reading, chunk.tokens);
-      GatherSystems(part, i);
-      AddPart(part);
+      const Stretch stretch = StretchOf(chunk, true);
+      if (stretch.reading > 0) sides_.Gather(stretch.begin, stretch.reading, chunk.tokens);
+      GatherSystems(stretch, i);
+      AddStretch(stretch);
       sums_.Write(chunk);
       i += chunk.tokens;
     }
   }
 
-  /// Gathers the systems of a part, which begins with token `first` of the block.
-  void GatherSystems(const Part& part, std::int64_t first) const {
+  /// Gathers the systems of a stretch, which begins with token `first` of the block.
+  void GatherSystems(const Stretch& stretch, std::int64_t first) const {
     const InterleavedScratch<T>& block = *s_.systems;
     const std::int64_t sides = 2 * memory_.queries;
     double log_c = 0;
-    for (std::int64_t j = 0; j < part.tokens; ++j) {
-      const std::int64_t t = part.first + j;
+    for (std::int64_t j = 0; j < stretch.tokens; ++j) {
+      const std::int64_t t = stretch.first + j;
       const double log_decay = LogDecay(memory_, t);
       if (j > 0) log_c += log_decay;
       block.decay[first + j] = static_cast<T>(std::exp(log_decay));
       LoadScaled(memory_.k, t, memory_.key_dim(),
                  static_cast<T>(std::sqrt(ImportanceOf(memory_, t))), block.keys.Row(first + j),
                  block.keys_unit);
-      for (std::int64_t r = 0; r < sides && j < part.reading; ++r) {
+      for (std::int64_t r = 0; r < sides && j < stretch.reading; ++r) {
         const T* const side = c_.q.Row(j * sides + r);
         T* const to = block.right.Row((first + j) * sides + r);
         std::copy(side, side + block.keys_unit, to);
@@ -215,17 +218,17 @@ class ExactSolutions {
     }
   }
 
-  /// The solutions of a part of the block that begins at token t, x times c.
-  void StoreOwn(const Part& part, std::int64_t t) {
-    sides_.Store(s_.systems->right.Rows((part.first - t) * 2 * memory_.queries), part.begin,
-                 part.reading);
+  /// The solutions of a stretch of the block that begins at token t, x times c.
+  void StoreOwn(const Stretch& stretch, std::int64_t t) {
+    sides_.Store(s_.systems->right.Rows((stretch.first - t) * 2 * memory_.queries), stretch.begin,
+                 stretch.reading);
     double log_c = 0;
-    for (std::int64_t j = 1; j < part.reading; ++j) {
-      log_c += LogDecay(memory_, part.first + j);
+    for (std::int64_t j = 1; j < stretch.reading; ++j) {
+      log_c += LogDecay(memory_, stretch.first + j);
       if (log_c == 0) continue;
       const T c = static_cast<T>(std::exp(log_c));
       for (std::int64_t r = 0; r < memory_.queries; ++r) {
-        sn::Multiply(to_.x.Row((part.begin + j) * memory_.queries + r), c_.keys_unit, c);
+        sn::Multiply(to_.x.Row((stretch.begin + j) * memory_.queries + r), c_.keys_unit, c);
       }
     }
   }
@@ -233,7 +236,7 @@ class ExactSolutions {
   /// Outputs of the memory as it is.
   void Read(std::int64_t begin, std::int64_t reading) {
     const bool singular = SolveMemory(begin, reading);
-    AddPart({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
+    AddStretch({begin, 0, begin, reading, 1, 1, singular ? 1 : 0});
   }
 
   /// Solves for outputs of the memory as it is. Returns whether its system is singular.
@@ -279,7 +282,7 @@ class ExactSolutions {
   const NormSlope<T> norm_slope_;
   simd::Prefetcher prefetcher_{0};
   Prefixes<T> prefixes_;
-  std::int64_t parts_ = 0;
+  std::int64_t stretches_ = 0;
   std::int64_t single_tokens_ = 1;  // solved one by one before the rest is tried again
 };
 

@@ -47,14 +47,14 @@ class IterativeSolutions {
   IterativeSolutions(const IterativeSolutions&) = delete;
   IterativeSolutions& operator=(const IterativeSolutions&) = delete;
 
-  /// Leaves A and B of the end in the scratch. Returns the number of parts.
+  /// Leaves A and B of the end in the scratch. Returns the number of stretches.
   std::int64_t Run() {
     sums_.Load();
     const std::int64_t tokens = memory_.tokens;
     if (options_.causal && options_.read_before && tokens > 0) ReadMemory(0, 1);
     for (std::int64_t t = 0; t < tokens;) t += Next(t);
     if (!options_.causal) ReadMemory(0, tokens);
-    return parts_;
+    return stretches_;
   }
 
  private:
@@ -65,12 +65,12 @@ class IterativeSolutions {
     const std::int64_t begin = t + (options_.read_before ? 1 : 0);
     const std::int64_t reading =
         options_.causal ? std::min(begin + chunk.tokens, memory_.tokens) - begin : 0;
-    const Part part{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, Pairs()};
+    const Stretch stretch{t, chunk.tokens, begin, reading, chunk.decay, chunk.end, Pairs()};
     if (reading > 0) {
       prepared_.Prepare(&chunk);
-      Solve(part);
+      Solve(stretch);
     }
-    AddPart(part);
+    AddStretch(stretch);
     sums_.Write(chunk);
     return chunk.tokens;
   }
@@ -79,51 +79,53 @@ class IterativeSolutions {
   void ReadMemory(std::int64_t begin, std::int64_t reading) {
     prepared_.Prepare(nullptr);
     for (std::int64_t t = begin; t < begin + reading; t += c_.chunk) {
-      const Part part{t, 0, t, std::min(c_.chunk, begin + reading - t), 1, 1, Pairs()};
-      Solve(part);
-      AddPart(part);
+      const Stretch stretch{t, 0, t, std::min(c_.chunk, begin + reading - t), 1, 1, Pairs()};
+      Solve(stretch);
+      AddStretch(stretch);
     }
   }
 
   std::int64_t Pairs() const { return MorePairs(options_, memory_.key_dim()); }
 
-  void AddPart(const Part& part) {
-    if (options_.depends_on_norm()) norm_slope_.Find(part);
-    s_.solutions.parts[parts_++] = part;
+  void AddStretch(const Stretch& stretch) {
+    if (options_.depends_on_norm()) norm_slope_.Find(stretch);
+    s_.solutions.stretches[stretches_++] = stretch;
   }
 
-  void Solve(const Part& part) {
-    sides_.Gather(part.begin, part.reading, part.tokens);
+  void Solve(const Stretch& stretch) {
+    sides_.Gather(stretch.begin, stretch.reading, stretch.tokens);
     const std::int64_t queries = memory_.queries;
-    ScaleRows(part, c_.q.Rows(queries));  // u was found from B / c
-    if (options_.iteration.given) GatherSteps(part);
-    for (std::int64_t j = 0; options_.iteration.momentum && j < 2 * part.reading * queries; ++j) {
-      s_.iteration->momentum[j] = sn::LoadOne<T>(memory_.momentum, part.begin + j / (2 * queries));
+    ScaleRows(stretch, c_.q.Rows(queries));  // u was found from B / c
+    if (options_.iteration.given) GatherSteps(stretch);
+    for (std::int64_t j = 0; options_.iteration.momentum && j < 2 * stretch.reading * queries;
+         ++j) {
+      s_.iteration->momentum[j] =
+          sn::LoadOne<T>(memory_.momentum, stretch.begin + j / (2 * queries));
     }
     const Block<T> solutions =
-        iterations_.Solve(c_.q, 2 * part.reading * queries, 2 * queries, s_.forward.steps);
+        iterations_.Solve(c_.q, 2 * stretch.reading * queries, 2 * queries, s_.forward.steps);
     if (options_.descends()) {
-      for (std::int64_t j = 0; j < part.reading; ++j) {
-        slope_.Store({part.begin, part.reading}, j, c_.q, solutions);
+      for (std::int64_t j = 0; j < stretch.reading; ++j) {
+        slope_.Store({stretch.begin, stretch.reading}, j, c_.q, solutions);
       }
     }
-    ScaleRows(part, solutions);
-    sides_.Store(solutions, part.begin, part.reading);
+    ScaleRows(stretch, solutions);
+    sides_.Store(solutions, stretch.begin, stretch.reading);
   }
 
   /// The sizes of steps: for z in reverse order, so that the steps of both meet in each of A.
-  void GatherSteps(const Part& part) const {
+  void GatherSteps(const Stretch& stretch) const {
     const std::int64_t queries = memory_.queries, steps = options_.iteration.steps;
-    for (std::int64_t j = 0; j < 2 * part.reading * queries; ++j) {
+    for (std::int64_t j = 0; j < 2 * stretch.reading * queries; ++j) {
       T* const etas = s_.iteration->etas + j * steps;
-      sn::LoadRow(memory_.step, part.begin + j / (2 * queries), 0, steps, etas);
+      sn::LoadRow(memory_.step, stretch.begin + j / (2 * queries), 0, steps, etas);
       if (j % (2 * queries) >= queries) std::reverse(etas, etas + steps);
     }
   }
 
   /// The first half of every token's rows times its c.
-  void ScaleRows(const Part& part, const Block<T>& rows) const {
-    for (std::int64_t j = 0; j < part.reading && part.tokens > 0; ++j) {
+  void ScaleRows(const Stretch& stretch, const Block<T>& rows) const {
+    for (std::int64_t j = 0; j < stretch.reading && stretch.tokens > 0; ++j) {
       const T c = static_cast<T>(prepared_.systems().Fade(j));
       for (std::int64_t r = 0; r < memory_.queries && c != 1; ++r) {
         sn::Multiply(rows.Row(2 * j * memory_.queries + r), c_.keys_unit, c);
@@ -141,7 +143,7 @@ class IterativeSolutions {
   PreparedSystems<T> prepared_;
   const Iterations<T> iterations_;
   const DescentSlope<T> slope_;
-  std::int64_t parts_ = 0;
+  std::int64_t stretches_ = 0;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -24,38 +24,38 @@ namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
 /// s_t = dL/d|A_t|_F adds s_t A_t / |A_t|_F to dL/dA_t. A ridge R = |A|_F diag(ridge) has
-/// s_t = ridge . diag(dL/dR_t). Within a part, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j k_j^T),
-/// so that all of it is
+/// s_t = ridge . diag(dL/dR_t). Within a stretch, A_t = c_t (A_0 + sum_{j <= t} w_j / c_j k_j
+/// k_j^T), so that all of it is
 ///
 ///     alpha A_0 + sum_j S_j w_j / c_j k_j k_j^T
 ///
-/// with S_j the sum over t >= j of c_t^2 s_t / |A_t|_F and of the later parts' alpha, alpha = S_1.
-/// The first term waits for what A_0 is made of; A_0 k_i, which a token needs of it, is saved on
-/// the way forward.
+/// with S_j the sum over t >= j of c_t^2 s_t / |A_t|_F and of the later stretches' alpha, alpha =
+/// S_1. The first term waits for what A_0 is made of; A_0 k_i, which a token needs of it, is saved
+/// on the way forward.
 template <class T>
 class NormSlope {
  public:
   NormSlope(const GradientMemory& memory, const GradientScratch<T>& scratch)
       : m_(memory), memory_(memory.memory), s_(scratch), c_(scratch.chunk) {}
 
-  /// Forward, A in the scratch as the part begins: |A_t|_F of its reading tokens; A_0 k_i.
-  void Find(const Part& part) const {
+  /// Forward, A in the scratch as the stretch begins: |A_t|_F of its reading tokens; A_0 k_i.
+  void Find(const Stretch& stretch) const {
     double squares = CopyMemory(s_.f);
-    if (part.tokens == 0) {
-      std::fill(s_.solutions.norm + part.begin, s_.solutions.norm + part.begin + part.reading,
-                std::sqrt(squares));
+    if (stretch.tokens == 0) {
+      std::fill(s_.solutions.norm + stretch.begin,
+                s_.solutions.norm + stretch.begin + stretch.reading, std::sqrt(squares));
       return;
     }
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
     const Block<T>& keys = s_.backward.dk;
-    const Block<T> products = s_.solutions.ak.Rows(part.first);
+    const Block<T> products = s_.solutions.ak.Rows(stretch.first);
     const Block<T>& gram = s_.backward.kz;
-    LoadKeys(part, keys);
+    LoadKeys(stretch, keys);
     ln::Multiply<ln::Into::kSet>(Left<T>::Of(keys), s_.f, unit,
                                  ln::Whole{c_.keys_unit, c_.keys_unit}, products);
     Gram(keys, unit, gram);
-    FindScales(memory_, part, s_);
-    for (std::int64_t t = 0; t < part.tokens; ++t) {
+    FindScales(memory_, stretch, s_);
+    for (std::int64_t t = 0; t < stretch.tokens; ++t) {
       if (s_.weight[t] != 0) {
         double sum = 2 * Dot(keys.Row(t), products.Row(t));
         for (std::int64_t j = 0; j <= t; ++j) {
@@ -64,35 +64,35 @@ class NormSlope {
         }
         squares += s_.weight[t] * sum;
       }
-      if (t < part.reading) s_.solutions.norm[part.begin + t] = s_.c[t] * std::sqrt(squares);
+      if (t < stretch.reading) s_.solutions.norm[stretch.begin + t] = s_.c[t] * std::sqrt(squares);
     }
   }
 
-  /// Backward: s_t of the part's j-th reading token.
-  void Set(const Part& part, std::int64_t j, double s) const {
-    const double c = part.tokens == 0 ? 1 : s_.c[j];
-    const double norm = s_.solutions.norm[part.begin + j];
+  /// Backward: s_t of the stretch's j-th reading token.
+  void Set(const Stretch& stretch, std::int64_t j, double s) const {
+    const double c = stretch.tokens == 0 ? 1 : s_.c[j];
+    const double norm = s_.solutions.norm[stretch.begin + j];
     s_.sums[j] = norm == 0 ? 0 : c * c * s / norm;
   }
 
-  /// Adds the shares of all s_t, with the later parts' alpha, to dK and to F + F^T.
-  void Add(const Part& part, const Block<T>& keys, const Block<T>& dk, const Block<T>& f) {
-    const std::int64_t unit = RoundUp(part.tokens, kUnit);
-    for (std::int64_t j = std::max(part.tokens, part.reading) - 1; j >= 0; --j) {
-      if (j < part.reading) alpha_ += s_.sums[j];
+  /// Adds the shares of all s_t, with the later stretches' alpha, to dK and to F + F^T.
+  void Add(const Stretch& stretch, const Block<T>& keys, const Block<T>& dk, const Block<T>& f) {
+    const std::int64_t unit = RoundUp(stretch.tokens, kUnit);
+    for (std::int64_t j = std::max(stretch.tokens, stretch.reading) - 1; j >= 0; --j) {
+      if (j < stretch.reading) alpha_ += s_.sums[j];
       s_.sums[j] = alpha_;
     }
     if (unit == 0) return;
     const Block<T>& gram = s_.backward.kz;
     const Block<T>& scaled = s_.rows;
     Gram(keys, unit, gram);
-    for (std::int64_t i = 0; i < part.tokens; ++i) {
-      for (std::int64_t j = 0; j < part.tokens; ++j) {
+    for (std::int64_t i = 0; i < stretch.tokens; ++i) {
+      for (std::int64_t j = 0; j < stretch.tokens; ++j) {
         gram.Row(i)[j] *= static_cast<T>(2 * s_.sums[std::max(i, j)] * s_.weight[j]);
       }
       const T before = static_cast<T>(2 * s_.sums[i]);
       const T own = static_cast<T>(2 * s_.sums[i] * s_.weight[i]);
-      const T* const product = s_.solutions.ak.Row(part.first + i);
+      const T* const product = s_.solutions.ak.Row(stretch.first + i);
       for (std::int64_t v = 0; v < c_.keys_unit; ++v) {
         dk.Row(i)[v] += before * product[v];
         scaled.Row(i)[v] = own * keys.Row(i)[v];
@@ -100,12 +100,12 @@ class NormSlope {
     }
     ln::Multiply<ln::Into::kAdd>(Left<T>::Of(gram), keys, unit, ln::Whole{c_.keys_unit, unit}, dk);
     ln::Multiply<ln::Into::kAdd>(Left<T>::Transposed(scaled), keys, c_.keys_unit,
-                                 ln::Whole{c_.keys_unit, part.tokens}, f);
+                                 ln::Whole{c_.keys_unit, stretch.tokens}, f);
   }
 
   void Fade(double g) { alpha_ *= g * g; }
 
-  /// The gradient of the A that the first part starts from is alpha A more.
+  /// The gradient of the A that the first stretch starts from is alpha A more.
   double alpha() const { return alpha_; }
 
  private:
@@ -130,10 +130,10 @@ class NormSlope {
   }
 
   /// Keys as they are.
-  void LoadKeys(const Part& part, const Block<T>& keys) const {
-    for (std::int64_t i = 0; i < RoundUp(part.tokens, kUnit); ++i) {
-      LoadScaled(memory_.k, part.first + i, memory_.key_dim(), Counts(m_, part, i) ? T(1) : T(0),
-                 keys.Row(i), c_.keys_unit);
+  void LoadKeys(const Stretch& stretch, const Block<T>& keys) const {
+    for (std::int64_t i = 0; i < RoundUp(stretch.tokens, kUnit); ++i) {
+      LoadScaled(memory_.k, stretch.first + i, memory_.key_dim(),
+                 Counts(m_, stretch, i) ? T(1) : T(0), keys.Row(i), c_.keys_unit);
     }
   }
 

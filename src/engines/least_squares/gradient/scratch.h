@@ -23,8 +23,8 @@ struct GradientMemory {
 };
 
 /// Tokens that were solved together, and what reads them: `reading` tokens from `begin` on, of
-/// which the j-th sees j + 1 of the part's tokens.
-struct Part {
+/// which the j-th sees j + 1 of the stretch's tokens.
+struct Stretch {
   std::int64_t first, tokens, begin, reading;
   double decay, end;          // as in Chunk
   std::int64_t pairs = 0;     // beside x and z
@@ -49,16 +49,16 @@ struct SolutionScratch {
   Block<T> x, z;
   PairRows<T> more;  // second pairs of singular systems, or those of the steps of descent
   // Where tokens share a factor: k . x, and v . dy - k . z, k and v of the tokens of the output's
-  // part that it sees.
+  // stretch that it sees.
   Block<T> kx, rest;
   T* blocks;            // what P adds, for every reading token (BlockSlope)
   double* worth;        // <dL/dA, A> + <dL/dB, B> of a token's outputs, but for what a ridge adds
   double* bound_slope;  // of DescentSlope, for every reading token
   // Where options.depends_on_norm(): |A|_F of every reading token, A k of every token with the A
-  // that its part begins with.
+  // that its stretch begins with.
   double* norm;
   Block<T> ak;
-  Part* parts;
+  Stretch* stretches;
 };
 
 /// What only the way forward needs.
@@ -74,10 +74,10 @@ struct ForwardScratch {
 /// What only the way back needs.
 template <class T>
 struct BackwardScratch {
-  Block<T> b, bt;               // G and G^T
-  Block<T> xt, zt;              // transposed solutions
-  Block<T> kx, kz, vdy;         // products with keys and values
-  Block<T> part_kx, part_rest;  // room for those of a part that are no whole units of rows
+  Block<T> b, bt;                     // G and G^T
+  Block<T> xt, zt;                    // transposed solutions
+  Block<T> kx, kz, vdy;               // products with keys and values
+  Block<T> stretch_kx, stretch_rest;  // room for those of a stretch that are no whole units of rows
   Block<T> dk, dv;
 };
 
@@ -90,7 +90,7 @@ struct GradientScratch {
   SolutionScratch<T> solutions;
   ForwardScratch<T> forward;
   BackwardScratch<T> backward;
-  // Numbers of a part: c, w / c, sums over tokens; diagonals of dL/dR of its reading tokens.
+  // Numbers of a stretch: c, w / c, sums over tokens; diagonals of dL/dR of its reading tokens.
   double *c, *weight, *sums, *diagonal;
   Block<T> dyt;   // dY^T
   Block<T> f;     // F + F^T; forward: all of A
@@ -139,7 +139,7 @@ struct GradientScratch {
     const std::int64_t normed = options.depends_on_norm() ? sizes.tokens : 0;
     solutions.norm = layout.Take<double>(normed);
     solutions.ak = TakeBlock<T>(layout, normed > 0 ? normed + kUnit : 0, chunk.keys_unit);
-    solutions.parts = layout.Take<Part>(2 * sizes.tokens + 2);
+    solutions.stretches = layout.Take<Stretch>(2 * sizes.tokens + 2);
   }
 
   void TakeForward(const Options& options, const Sizes& sizes, ScratchLayout& layout) {
@@ -171,8 +171,8 @@ struct GradientScratch {
     for (Block<T>* const products : {&backward.kx, &backward.kz, &backward.vdy}) {
       *products = TakeBlock<T>(layout, chunk.chunk, outputs);
     }
-    for (Block<T>* const part : {&backward.part_kx, &backward.part_rest}) {
-      *part = TakeBlock<T>(layout, shares ? outputs : 0, chunk.chunk);
+    for (Block<T>* const stretch : {&backward.stretch_kx, &backward.stretch_rest}) {
+      *stretch = TakeBlock<T>(layout, shares ? outputs : 0, chunk.chunk);
     }
     backward.dk = TakeBlock<T>(layout, chunk.chunk, chunk.keys_unit);
     backward.dv = TakeBlock<T>(layout, chunk.chunk, chunk.values_unit);

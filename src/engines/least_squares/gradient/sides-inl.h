@@ -37,22 +37,22 @@ void GatherOutputGradients(const GradientMemory& m, std::int64_t begin, std::int
   linalg::ZeroRows(s.y, reading * queries, RoundUp(reading * queries, kUnit), s.values_unit);
 }
 
-/// c of a part's tokens, and w / c.
+/// c of a stretch's tokens, and w / c.
 template <class T>
-void FindScales(const Memory& memory, const Part& part, const GradientScratch<T>& s) {
+void FindScales(const Memory& memory, const Stretch& stretch, const GradientScratch<T>& s) {
   double log_c = 0;
   s.c[0] = 1;
-  for (std::int64_t i = 0; i < part.tokens; ++i) {
-    if (i > 0) s.c[i] = std::exp(log_c += LogDecay(memory, part.first + i));
-    s.weight[i] = ImportanceOf(memory, part.first + i) / s.c[i];
+  for (std::int64_t i = 0; i < stretch.tokens; ++i) {
+    if (i > 0) s.c[i] = std::exp(log_c += LogDecay(memory, stretch.first + i));
+    s.weight[i] = ImportanceOf(memory, stretch.first + i) / s.c[i];
   }
 }
 
-/// Has the i-th row of a part's tokens a gradient? Those that do not may hold anything.
-inline bool Counts(const GradientMemory& m, const Part& part, std::int64_t i) {
+/// Has the i-th row of a stretch's tokens a gradient? Those that do not may hold anything.
+inline bool Counts(const GradientMemory& m, const Stretch& stretch, std::int64_t i) {
   const Rows& importance = m.memory.importance;
-  return i < part.tokens &&
-         (!importance || m.dimportance || sn::LoadOne<double>(importance, part.first + i) != 0);
+  return i < stretch.tokens &&
+         (!importance || m.dimportance || sn::LoadOne<double>(importance, stretch.first + i) != 0);
 }
 
 /// Token by token in the rows of s.chunk.q: the scaled queries of a token, then as many

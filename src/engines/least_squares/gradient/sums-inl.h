@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ttr::least_squares {
 namespace HWY_NAMESPACE {
 
-/// The part of a result that is computed: squares of kUnit rows and columns on its diagonal and
+/// What is computed of a result: squares of kUnit rows and columns on its diagonal and
 /// above.
 struct UpperSquares {
   std::int64_t columns, steps;
@@ -28,7 +28,7 @@ struct UpperSquares {
   std::int64_t Steps(std::int64_t, std::int64_t) const { return steps; }
 };
 
-/// F and G of gradient.h, in the scale of the part that is at hand.
+/// F and G of gradient.h, in the scale of the stretch that is at hand.
 template <class T>
 class GradientSums {
  public:

@@ -121,8 +121,8 @@ class BlockPreconditioner {
 };
 
 /// What P adds to dL/dA: a change of the blocks moves P by -P D(dA) P. The diagonal blocks of dL/dA
-/// + its transpose for every reading token, in the scale of its part: row i of a token's, as many
-/// numbers as a block has channels, belongs to channel i.
+/// + its transpose for every reading token, in the scale of its stretch: row i of a token's, as
+/// many numbers as a block has channels, belongs to channel i.
 template <class T>
 class BlockSlope {
  public:
@@ -157,8 +157,8 @@ class BlockSlope {
     return any() ? static_cast<double>(Of(token)[i * n_ + i % n_]) / 2 : 0;
   }
 
-  /// Adds the blocks of a part to the gradients of its keys, each token's to the keys that it sees,
-  /// and to F + F^T. Overwrites the blocks by their sums.
+  /// Adds the blocks of a stretch to the gradients of its keys, each token's to the keys that it
+  /// sees, and to F + F^T. Overwrites the blocks by their sums.
   void Add(const Reads& read, std::int64_t tokens, const Block<T>& keys, const Block<T>& dk,
            const Block<T>& f) const {
     for (std::int64_t j = read.count - 1; j >= 0; --j) {
