@@ -1,5 +1,6 @@
-// What CONTRIBUTING.md adds: outputs and gradients of the step rule `clipped` and of the kernel
-// `cauchy` against the definition; the switch `finite` by its name, as Python's front ends set it.
+// What CONTRIBUTING.md adds: outputs and gradients of the step rule `clipped`, of the kernel
+// `cauchy` and of the gate `erase_share` against the definition; the switch `finite` by its name,
+// as Python's front ends set it.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -37,18 +38,20 @@ void Expect(bool right, const std::string& what) {
 }
 
 struct Result {
-  ttr::Tensor y, dq, dk, dv, dstep;
+  ttr::Tensor y, dq, dk, dv, dstep, dshare;
 };
 
 Result Run(const ttr::Layer& layer, const ttr::Inputs& inputs, const ttr::Tensor& dy) {
   const auto like = [](const ttr::TensorView& view) {
     return view.defined() ? ttr::Tensor(ttr::DType::kFloat64, view.shape()) : ttr::Tensor();
   };
-  Result result{like(dy), like(inputs.q), like(inputs.k), like(inputs.v), like(inputs.step)};
+  Result result{like(dy),       like(inputs.q),    like(inputs.k),
+                like(inputs.v), like(inputs.step), like(inputs.erase_share)};
   ttr::State state, dinitial;
   layer.Forward(inputs, state, {.y = result.y});
   ttr::Inputs gradients{.q = result.dq, .k = result.dk, .v = result.dv};
   if (result.dstep.defined()) gradients.step = result.dstep;
+  if (result.dshare.defined()) gradients.erase_share = result.dshare;
   layer.Backward(inputs, {}, dy, {}, gradients, dinitial);
   return result;
 }
@@ -65,6 +68,40 @@ void ExpectTheDefinition(const std::string& name, const ttr::Inputs& inputs,
   Expect(Difference(got.dv, expected.dv) < 1e-6, name + ": gradient of v");
   if (got.dstep.defined()) {
     Expect(Difference(got.dstep, expected.dstep) < 1e-6, name + ": gradient of step");
+  }
+  if (got.dshare.defined()) {
+    Expect(Difference(got.dshare, expected.dshare) < 1e-6, name + ": gradient of erase_share");
+  }
+}
+
+/// A share of 0 writes as linear attention does, 1 is the delta rule, and one that is not finite
+/// counts for nothing where the step is 0.
+void ExpectTheGate(ttr::Inputs inputs, const ttr::Tensor& dy) {
+  const std::string name = "deltanet{erase: share}";
+  ExpectTheDefinition(name, inputs, dy);
+  const ttr::Layer gated(name);
+  ttr::Tensor share = ttr::Tensor::Copy(inputs.erase_share);
+  inputs.erase_share = share;
+  std::ranges::fill(share.as<double>(), 1.0);
+  ttr::Inputs plain = inputs;
+  plain.erase_share = {};
+  Expect(Difference(Run(gated, inputs, dy).y, Run(ttr::Layer("deltanet"), plain, dy).y) < 1e-14,
+         name + ": 1 is the delta rule");
+  std::ranges::fill(share.as<double>(), 0.0);
+  plain.step = {};
+  plain.importance = inputs.step;
+  const ttr::Layer written("linear_attention{importance: input}");
+  Expect(Difference(Run(gated, inputs, dy).y, Run(written, plain, dy).y) < 1e-14,
+         name + ": 0 only writes");
+  ttr::Tensor step = ttr::Tensor::Copy(inputs.step);
+  inputs.step = step;
+  step.as<double>()[4] = 0;
+  share.as<double>()[4] = std::nan("");
+  for (const std::string_view engine : {ttr::Layer(name).plan().engine, ttr::kDefinition}) {
+    const ttr::Layer layer(ttr::ParseRecipe(name), engine);
+    const ttr::Tensor y = Run(layer, inputs, dy).y;
+    Expect(std::ranges::all_of(y.as<double>(), [](double x) { return std::isfinite(x); }),
+           name + ": a step of 0 takes nothing, on " + std::string(engine));
   }
 }
 
@@ -118,6 +155,8 @@ int main() {
   }
   Expect(clipped > 2 && clipped < 18, "both sides of the corner occur");
   ExpectTheDefinition("deltanet{step: clipped}", {.q = q, .k = k, .v = v, .step = step}, dy);
+  const ttr::Tensor share = Drawn(gates, 6, true);
+  ExpectTheGate({.q = q, .k = k, .v = v, .step = step, .erase_share = share}, dy);
   for (const char* name : {"nadaraya_watson{kernel: cauchy, bandwidth: 0.7}",
                            "kernel_ridge{kernel: cauchy, bandwidth: 0.7}",
                            "kernel_ridge{kernel: cauchy, bandwidth: 0.7, ridge: 0}",

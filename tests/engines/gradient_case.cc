@@ -386,7 +386,7 @@ template <class T>
 void RunBlocks(const GradientCall<T>& all, const SavedArrays<T>& saved, std::int64_t tokens,
                std::byte* scratch) {
   const std::int64_t blocks = (tokens + kGradientBlock - 1) / kGradientBlock;
-  RunGradient(GradientPart::kBegin, all, scratch);
+  RunGradient(GradientStage::kBegin, all, scratch);
   for (std::int64_t b = blocks - 1; b >= 0; --b) {
     GradientCall<T> call = all;
     call.first = b * kGradientBlock;
@@ -395,9 +395,9 @@ void RunBlocks(const GradientCall<T>& all, const SavedArrays<T>& saved, std::int
     Advance(call.in, call.first);
     Advance(call.d, call.first);
     if (call.d_output) call.d_output.data += call.first * call.d_output.stride;
-    RunGradient(GradientPart::kBlock, call, scratch);
+    RunGradient(GradientStage::kBlock, call, scratch);
   }
-  if (all.ends.initial != nullptr) RunGradient(GradientPart::kEnd, all, scratch);
+  if (all.ends.initial != nullptr) RunGradient(GradientStage::kEnd, all, scratch);
 }
 
 /// The rows of a call from the arrays by name, and its numbers.
