@@ -265,6 +265,25 @@ TEST(SgdLayers, LowRankCurvatureIsTheLargestEigenpairs) {
   }
 }
 
+// The rows of a token are met at once, from where the token before left the memory.
+TEST(SgdLayers, StepsByTheCurvatureOfTheirTokenAreAffineProjection) {
+  constexpr Eigen::Index kRows = 3;
+  const auto memory =
+      MakeSgd(Sized(ParseRecipe("affine_projection{steps: 3, rank: 2, ridge: 0.25}"), kDk, kDv));
+  Noise noise(14);
+  Matrix m = Matrix::Zero(kDv, kDk);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    Token token = Pair(noise.Vec(kDk), noise.Vec(kDv), 1);
+    token.k = noise.Mat(kDk, kRows);
+    token.v = noise.Mat(kDv, kRows);
+    token.step = Vector::Ones(kRows);
+    memory->Write(token);
+    const Matrix inner = token.k.transpose() * token.k + .25 * Matrix::Identity(kRows, kRows);
+    m += (token.v - m * token.k) * inner.ldlt().solve(token.k.transpose());
+    EXPECT_LT(Gap(StateOf(*memory), m), 1e-12);
+  }
+}
+
 // What a memory has lost of 16 values once all are written, as a share of them; keys have unit
 // length and a spectrum that falls as 1 / i.
 double Lost(const std::string& recipe, std::uint64_t seed) {
