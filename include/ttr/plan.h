@@ -15,11 +15,13 @@ namespace ttr {
 /// | name              | runs                                                                  |
 /// |-------------------|-----------------------------------------------------------------------|
 /// | `fast_weights`    | linear memories in chunks: Hebbian and delta rules                    |
+/// | `curvature`       | linear memories whose steps are divided by few directions of the keys |
 /// | `scan`            | memories that decay entry by entry: gated vectors, Mamba              |
 /// | `least_squares`   | linear memories that solve their normal equations for every query     |
 /// | `kernel_smoother` | weighted sums over kept pairs: softmax and the other kernels          |
 /// | `kernel_regression` | kernel ridge regression on kept pairs: every prefix from one factor   |
 /// | `kernel_dictionary` | the same in the span of a few keys: a budget                         |
+/// | `window_regression` | kernel ridge regression, and least squares, over a window            |
 /// | `local_polynomial` | a polynomial around every query, fitted to kept pairs                |
 /// | `network`         | networks that are trained while they read                             |
 /// | `definition`      | every recipe: the literal regression in double precision: right, slow |
