@@ -5,7 +5,9 @@ A step a pair, divided by what the memory knows of the curvature: nothing (the d
 memory), all of it (least squares). All ask for one write gate, and have as many parameters.
 
 Beside them two ways to forget: weight decay that the step size multiplies (coupled, which is Gated
-DeltaNet in other letters) and that it does not (decoupled).
+DeltaNet in other letters) and that it does not (decoupled). And steps that divide by the length of the
+key alone: NLMS, which the paper says nobody has tried as a layer and which asks for no gate, and Longhorn,
+both with keys of any length.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from .tasks.text import Text
 RANKS = (1, 4, 8, 16)
 _LOW, _NONE, _ALL = "low rank", "delta rule", "least squares"
 _COUPLED, _DECOUPLED = "coupled decay", "decoupled decay"
+_NLMS, _GATED_NLMS, _LONGHORN = "NLMS", "NLMS with eps = 1", "Longhorn"
 METHODS = {
     _NONE: "deltanet",
     "diagonal": "uniform | linear | sgd(preconditioner: diagonal)",
@@ -33,6 +36,10 @@ METHODS = {
     _ALL: "importance(input) | linear | exact(ridge: 1)",
     _COUPLED: "leaky_lms",
     _DECOUPLED: "decoupled_lms",
+    _NLMS: "nlms",
+    f"{_NLMS} of unit keys": "nlms{normalise_qk: true}",
+    _GATED_NLMS: "nlms{eps: 1}",
+    _LONGHORN: "longhorn",
 }
 
 
@@ -44,6 +51,12 @@ def claims(results: Results) -> list[Claim]:
             found += results.better(task, f"{_LOW} {n}", _NONE, words)
         found += results.better(task, _ALL, f"{_LOW} 4", "all of the curvature is better than 4")
         found += results.better(task, _DECOUPLED, _COUPLED, "decoupling the decay helps")
+        found += results.better(task, _NLMS, _NONE, "NLMS is better than the delta rule")
+        found += results.better(task, _NLMS, _LONGHORN)
+        words = "NLMS gains where short keys write less (eps = 1)"
+        found += results.better(task, _GATED_NLMS, _NLMS, words)
+        found += results.better(task, _GATED_NLMS, _LONGHORN)
+        found += results.better(task, _NLMS, f"{_NLMS} of unit keys", "NLMS gains by keys of any length")
     return found
 
 
@@ -55,7 +68,7 @@ def panels(results: Results) -> list[Panel]:
 STUDY = Study(
     name="curvature",
     title="Between the delta rule and least squares",
-    summary="A step a pair divided by a curvature of rank 0 to Dk, and two ways to forget, trained.",
+    summary="A step a pair divided by a curvature of rank 0 to Dk or by the key's length, trained.",
     methods=METHODS,
     chosen=list(METHODS),
     tasks=(RECALL, CHANGING, Text()),

@@ -62,8 +62,8 @@ _QUICK: dict[str, Any] = {
     "labels": 8, "tests": 64, "rates": [2e-2],
 }  # fmt: skip
 _WHOLE = {
-    "width": 64, "pairs": [32, 64, 96, 128], "vocabulary": 8192, "steps": 1000, "batch": 32,
-    "labels": 16, "tests": 128, "rates": [2e-3, 5e-3, 1e-2],
+    "width": 64, "pairs": [32, 64, 96, 128], "vocabulary": 8192, "steps": 600, "batch": 32,
+    "labels": 16, "tests": 128, "rates": [5e-3, 1e-2],
 }  # fmt: skip
 RECALL = Recall(quick=_QUICK, whole=_WHOLE)
 SMALL_RECALL = Recall(

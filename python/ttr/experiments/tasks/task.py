@@ -70,9 +70,10 @@ def random(seed: int, number: int) -> np.random.Generator:
 
 
 def design(recipe: str, **around: Any) -> Design:
-    """Unit keys; a write gate sigmoid(u . k + b), u = 0 and b = 0 at the start, that is the weight
-    of an association or the step size of a delta rule; a decay sigmoid(w . x + 4). What a recipe
-    does not ask for is left out, so that layers which ask for as much have as many parameters."""
+    """Unit keys, but for steps that know the length of a key; a write gate sigmoid(u . k + b), u = 0 and
+    b = 0 at the start, that is the weight of an association or the step size of a delta rule; a decay
+    sigmoid(w . x + 4). What a recipe does not ask for is left out, so that layers which ask for as much
+    have as many parameters."""
     made: dict[str, gates.Factory] = {
         "log_decay": partial(gates.LogSigmoid, start=4.0),
         "step": gates.KeySigmoid,
@@ -80,7 +81,8 @@ def design(recipe: str, **around: Any) -> Design:
     }
     inputs = {spec["keyword"] for spec in ttr.input_specs(ttr.Recipe(recipe))}
     asked = {name: gate for name, gate in made.items() if name in inputs}
-    return Design(gates=asked, qk_norm="l2", **around)
+    known = ttr.Recipe(recipe).option("step") in ("nlms", "longhorn")
+    return Design(gates=asked, qk_norm=None if known else "l2", **around)
 
 
 def by_bins(

@@ -39,8 +39,8 @@ _QUICK: Sizes = {
     "rates": [1e-2],
 }  # fmt: skip
 _WHOLE: Sizes = {
-    "width": 128, "heads": 4, "layers": 4, "tokens": 512, "steps": 3000, "batch": 16, "tests": 128,
-    "rates": [1e-3, 2e-3, 5e-3],
+    "width": 64, "heads": 2, "layers": 2, "tokens": 256, "steps": 2000, "batch": 8, "tests": 128,
+    "rates": [5e-3],
 }  # fmt: skip
 
 
