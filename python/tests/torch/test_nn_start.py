@@ -92,7 +92,7 @@ def test_ridges_begin_where_keys_are_averaged(recipe: str, start: float) -> None
 
 
 @pytest.mark.parametrize(
-    "recipe", ["gated_deltanet", "weighted_rls", "mamba2", "mesa", "mlstm", "gateloop", "hgrn", "hgrn2", "rg_lru"]
+    "recipe", ["gated_deltanet", "kda", "weighted_rls", "mamba2", "mesa", "mlstm", "gateloop", "hgrn", "hgrn2", "rg_lru"]
 )
 def test_memories_begin_long(recipe: str) -> None:
     """Of what stood 16 tokens before, enough is left to learn from. From a half a token, or A up to 16, none is."""
