@@ -101,8 +101,8 @@ FEATURES: Mapping[str, Mapping[str, Factory]] = {
 
 _DELTA = Design(conv_size=4, silu="qkv", qk_norm="l2", output_norm="rms")
 #: Published as A uniform in 0 .. 16, by which a head forgets in some 12 tokens. Among many heads some are
-#: slow; of two or four often none is, and what is forgotten before it is asked for is not learned. With decays of
-#: every channel (`_low_rank_decay`) 8 pairs come to that, and 16 do not.
+#: slow; of two or four often none is, and what is forgotten before it is asked for is not learned. Where
+#: each channel has a decay (`_low_rank_decay`) enough of them are slow for 8 pairs of tokens, too few for 16.
 _SLOW_DECAY = partial(gates.Decay, a=(0.0, 1.0))
 #: Keys of a new network mean nothing yet. Solved with the recipe's 0.001 they are fitted one by one, what is
 #: read has no trace of what other pairs agree on, and recall stays where it began; a ridge that begins at
