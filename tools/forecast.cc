@@ -206,6 +206,9 @@ void RunTable(const ForecastArguments& arguments, const ForecastOptions& options
   experiments::ForecastRun run(options);
   if (!arguments.resume.empty()) run.Resume(arguments.resume);
   if (!arguments.quiet) {
+    if (arguments.options.columns.empty() && arguments.resume.empty()) {
+      Note("'" + options.columns[0] + "' is the only column of numbers (--column)");
+    }
     NoteNamesThatAreNumbers(table);
     NoteSlowMemories(options);
   }
@@ -242,10 +245,7 @@ std::string OnlyColumn(const ForecastArguments& arguments, const ForecastOptions
   std::erase_if(names, [&](const std::string& name) {
     return name == arguments.time || std::ranges::count(options.exogenous, name) > 0;
   });
-  if (names.size() == 1) {
-    if (!arguments.quiet) Note("'" + names[0] + "' is the only column of numbers (--column)");
-    return names[0];
-  }
+  if (names.size() == 1) return names[0];
   if (names.empty()) {
     throw Error("forecast", arguments.table, "a table with a column of numbers",
                 "without one in its first rows");

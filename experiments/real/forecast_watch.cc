@@ -77,13 +77,19 @@ std::vector<std::string> ForecastWarnings(const ForecastRun& run, const Forecast
   const std::vector<ForecastErrors> all = run.Errors();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto method = static_cast<std::int64_t>(i % run.methods().size());
+    if (method == 0 && all[i].rows == 0) {
+      add("no row has a value and a forecast by every method", all[i].column);
+    }
     if (run.HasIntervals(method)) add(CoverageWarning(all[i], options), all[i].column);
     if (run.IsMemory(method)) add(DriftWarning(all[i], options), all[i].column);
   }
   if (options.units != Units::kRaw) return warnings;  // harmless there: docs/forecast.md
   const std::vector<std::optional<FitQuality>> qualities = run.Qualities();
-  for (std::size_t m = 0; m < qualities.size(); ++m) {
+  const std::size_t naive = qualities.size() - options.memories.size();
+  for (std::size_t m = naive; m < qualities.size(); ++m) {
     if (!qualities[m] || qualities[m]->condition <= kMostCondition) continue;
+    // The condition of what rows are rotated into is the root of this.
+    if (GetOption(options.memories[m - naive].recipe, "factor") == "qr") continue;
     warnings.push_back(fmt::format(
         "the condition of {} is {:.2g}, which leaves few digits: take --units window, a "
         "larger ridge, or factor: qr in the recipe",

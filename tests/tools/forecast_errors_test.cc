@@ -106,6 +106,16 @@ TEST(ForecastErrors, WithoutAColumnThoseOfNumbersAreNamed) {
             "");
 }
 
+TEST(ForecastErrors, ATableWithoutValuesSaysSo) {
+  std::string table = "x\n";
+  for (int t = 0; t < 20; ++t) table += "NA\n";
+  const Outcome run =
+      Ttr({"forecast", "-", "--column", "x", "--lags", "3", "--memory", "rls"}, table);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.err.find("no row has a value and a forecast by every method"), std::string::npos)
+      << run.err;
+}
+
 TEST(ForecastErrors, TooFewRowsSayWhichLagsWouldDo) {
   const std::vector<std::string> call = {"forecast", "-", "--column", "x", "--lags", "16"};
   EXPECT_NE(Ttr(call, "x\n1\n2\n3\n").err.find("but is of 3 (--lags 2 is the most)"),

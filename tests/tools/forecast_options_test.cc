@@ -233,8 +233,10 @@ TEST(ForecastWarnings, OfErrorsThatGrowAndOfIntervalsThatDoNotHold) {
   EXPECT_NE(err.find("were to hold 0.95 of the rows and held 0."), std::string::npos) << err;
   std::vector<double> sine;
   for (int t = 0; t < 400; ++t) sine.push_back(5000 + std::sin(.001 * t));
-  const std::string raw = run(Csv(sine), {"--units", "raw"});
+  const std::string raw =
+      run(Csv(sine), {"--units", "raw", "--memory", "rls{factor: qr, ridge: 0.1}"});
   EXPECT_NE(raw.find("which leaves few digits"), std::string::npos) << raw;
+  EXPECT_EQ(raw.find("condition of rls{factor: qr"), std::string::npos) << raw;
   EXPECT_EQ(run(Csv(sine), {}).find("digits"), std::string::npos);
 }
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from ._constants import Array
@@ -106,7 +105,7 @@ def table_of(op: str, X: Any) -> Array:
 
 def calendar_of(names: tuple[str, ...], dates: Stamps) -> Array:
     """[n, columns]: 1 in the column of each date's month, weekday (Monday first), hour."""
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Array] = []
     for name in names:
         if name == "month":
             place = dates.astype("M8[M]").astype(np.int64) % 12
