@@ -114,6 +114,11 @@ bool IsColumn(const std::string& wanted, const Fields& names) {
 }  // namespace
 
 std::string NearestName(const std::string& wanted, const std::vector<std::string>& names) {
+  // A name without its unit: "power" for "Power [kW]".
+  const auto begins = [&](const auto& name) { return Lower(name).starts_with(Lower(wanted)); };
+  if (std::count_if(names.begin(), names.end(), begins) == 1) {
+    return *std::find_if(names.begin(), names.end(), begins);
+  }
   const auto nearest = std::min_element(
       names.begin(), names.end(),
       [&](const auto& a, const auto& b) { return Distance(wanted, a) < Distance(wanted, b); });

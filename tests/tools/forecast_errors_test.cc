@@ -34,6 +34,9 @@ TEST(ForecastErrors, AnUnknownColumnSuggestsTheLikelyOne) {
   EXPECT_EQ(ErrorOf(table, {"--column", "temprature"}), "; did you mean 'temperature'?\n");
   EXPECT_EQ(ErrorOf(table, {"--column", "co2", "--column", "dat"}), "; did you mean 'date'?\n");
   EXPECT_EQ(ErrorOf(table, {"--column", "pressure"}), "");
+  EXPECT_EQ(ErrorOf(table, {"--column", "temp"}), "; did you mean 'temperature'?\n");
+  EXPECT_EQ(ErrorOf("day,Power [kW]\n2001-01-01,1\n2001-01-02,2\n", {"--column", "power"}),
+            "; did you mean 'Power [kW]'?\n");
 }
 
 TEST(ForecastErrors, AnotherSeparatorIsNamedWithItsOption) {
