@@ -113,13 +113,13 @@ def test_experiments_run_in_their_quick_forms(line: str, folder: Path) -> None:
 @pytest.mark.parametrize("line", only(LINES, "ttr bench"))
 def test_benchmarks_take_their_options(line: str, folder: Path) -> None:
     # Measuring takes minutes; one measurement at a tiny size has all other words as they stand.
-    measured = re.findall(r"--measure ((?:[a-z_0-9]+ ?)+?)(?=-|'|$|[A-Z])", line)
+    measured = re.findall(r"--(?:measure|part) ((?:[a-z_0-9]+ ?)+?)(?=-|'|$|[A-Z])", line)
     known = re.search(r"--measure,--part \{([^}]*)\}", run(folder, ["ttr", "bench", "--help"]))
     assert known
     for word in " ".join(measured).split():
         assert word in known[1].split(",") or run(folder, ["ttr", "zoo", word])
     line = re.sub(r"--(tokens|heads|d|repeats|threads)( \d+)+", "", line)
-    line = re.sub(r"--measure (?:(?:" + known[1].replace(",", "|") + r")(?: |$))+", "", line)
+    line = re.sub(r"--(?:measure|part) (?:(?:" + known[1].replace(",", "|") + r")(?: |$))+", "", line)
     named = line.removeprefix("ttr bench").split("--")[0].strip()
     sizes = "--measure prefill --tokens 64 --heads 1 --d 8 --repeats 1 --quiet".split()
     words = shlex.split(line) + ([] if named else ["gated_deltanet"])
