@@ -22,7 +22,8 @@ constexpr PaperEntry kNonparametric[] = {
      .identity = "kernel_gd{steps: 2000, eta: 1.5, ridge: 1} = kernel_ridge{ridge: 1}",
      .test = "KernelDescent.IsTheRecursionOfItsCoefficients",
      .document = "kernel_regression.md#steps-towards-it",
-     .differs = "Not in the paper. One step of size 1 is `kernel_smoother`."},
+     .differs = "Not in the paper. One step of size 1 is `kernel_smoother`. No engine has it: the "
+                "definition runs it, `ttr.torch.portable` with gradients."},
     {.place = "claim",
      .says = "unnormalised softmax is unstable to train",
      .recipe = "kernel_smoother",
