@@ -13,7 +13,6 @@
 ///     y = (R V)^T x,   A x = R k(K, q),   A = R k(K,K) R + ridge I
 ///
 /// Source: Wang, Shi, Fox (2025), Vignettes 3 and 4.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
