@@ -54,8 +54,7 @@ constexpr PaperEntry kFirstOrder[] = {
      .test = "SgdLayers.FewDirectionsOfTheCurvatureHelpWhereKeysHaveFew",
      .command = "ttr experiment capacity --recipe low_rank_rls",
      .document = "experiments.md#a-curvature-of-low-rank",
-     .differs = "No engine has it: the definition runs it, `ttr.torch.portable` with gradients. On "
-                "random keys it pays from Dk/4 directions on, on keys of a falling spectrum at "
+     .differs = "On random keys it pays from Dk/4 directions on, on keys of a falling spectrum at "
                 "once, on a changing process not; trained recall is .67 with 8 of 16 directions, "
                 ".55 by the delta rule, .70 by least squares (2026-11-28)."},
     {.place = "eq. 26-29",
