@@ -331,12 +331,12 @@ std::vector<double> Exp(std::vector<double> x) {
 
 /// What the engine's forward pass would have saved (saved.h).
 template <class T>
-struct SavedArrays {
+struct SavedCopies {
   hwy::AlignedFreeUniquePtr<T[]> memories;  // before every block, and behind the last token
   Buffer<T> errors;
   std::int64_t state;
 
-  SavedArrays(const GradientShape& shape, const GradientArrays& in)
+  SavedCopies(const GradientShape& shape, const GradientArrays& in)
       : errors(shape.tokens, shape.sizes.value_dim, T(0)),
         state(Padded(shape.sizes.key_dim) * Padded(shape.sizes.value_dim)) {
     const Trace trace = Run(shape, in);
@@ -383,7 +383,7 @@ void Advance(BlockRows<T>& rows, std::int64_t tokens) {
 }
 
 template <class T>
-void RunBlocks(const GradientCall<T>& all, const SavedArrays<T>& saved, std::int64_t tokens,
+void RunBlocks(const GradientCall<T>& all, const SavedCopies<T>& saved, std::int64_t tokens,
                std::byte* scratch) {
   const std::int64_t blocks = (tokens + kGradientBlock - 1) / kGradientBlock;
   RunGradient(GradientStage::kBegin, all, scratch);
@@ -461,7 +461,7 @@ GradientArrays EngineGradients(const GradientShape& shape, const GradientArrays&
       return it == all.end() ? nullptr : it->second.data();
     };
   };
-  const SavedArrays<T> saved(shape, in);
+  const SavedCopies<T> saved(shape, in);
   GradientCall<T> call;
   call.sizes = s;
   call.seen = shape.seen;
