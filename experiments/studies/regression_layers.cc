@@ -192,6 +192,7 @@ std::vector<LeftOut> LeftOutOfRegression() {
       {"delta_product", "takes several pairs a token"},
       {"erase_then_delta", "takes two pairs a token"},
       {"affine_projection", "takes a window of pairs a token"},
+      {"kernel_gd", "a few steps towards kernel ridge regression, which no engine runs"},
       {"intention", "reads the whole sequence, the future included"},
       {"local_quadratic", "2145 monomials for 64 channels: in the table of kernels and degrees"},
       {"local_cubic", "47905 monomials for 64 channels: in the table of kernels and degrees"},

@@ -119,13 +119,13 @@ class CurvaturesBackward {
     forward_.LoadKey(t, i, key);
     sn::LoadRow(m.dw, t, 0, dim_, a.dw);
     std::fill(a.dw + dim_, a.dw + wide_, 0.0);
-    forward_.Divide(turned, key, a.by_w, w);
+    const double weight = forward_.WeightOf(t, i);
+    forward_.DivideKey(turned, key, weight, a.by_w, w);
     forward_.Divide(turned, a.dw, a.by_h, a.h);
     for (std::int64_t j = 0; j <= rank_; ++j) {
       a.by_w[j] = sn::Dot(wide_, Row(turned.rows.Row(j)), Row(w));
       a.by_h[j] = sn::Dot(wide_, Row(turned.rows.Row(j)), Row(a.h));
     }
-    const double weight = forward_.WeightOf(t, i);
     const double slope = weight == 0 && m.dimportance ? SlopeAtZero(turned, a, key, w) : 0;
     TurnBack(turned, a, w, m.final_u && t + 1 == task_.rows);
     const double root = std::sqrt(weight);

@@ -73,7 +73,7 @@ class Curvatures {
       Step(t, [&](std::int64_t i) -> const Turned& { return s_.turned[i]; });
       for (std::int64_t i = 0; i < count_; ++i) {
         const Running& m = s_.running[i];
-        Divide(s_.turned[i], m.key, m.border, m.w);
+        DivideKey(s_.turned[i], m.key, WeightOf(t, i), m.border, m.w);
         sn::StoreRow(m.w, t, 0, dim_, MemoryAt(i).w);
       }
     }
@@ -104,6 +104,21 @@ class Curvatures {
                     static_cast<const double*>(turned.rows.Row(j)), to);
     }
     sn::Multiply(to, wide_, 1 / task_.options.ridge);
+  }
+
+  /// The same of a key, to = (ridge I + N^T N)^-1 k. The last row of N is sqrt(b) k = sum_j V_j
+  /// R_j, so that nothing has to be taken from k, which costs the digits of b |k|^2 / ridge. Where
+  /// that is small, a row of V has few digits instead.
+  void DivideKey(const Turned& turned, const double* key, double weight, double* along,
+                 double* to) const {
+    const double ridge = task_.options.ridge;
+    if (!(weight * sn::Dot(wide_, key, key) > ridge / 4)) return Divide(turned, key, along, to);
+    std::fill(to, to + wide_, 0.0);
+    for (std::int64_t j = 0; j <= rank_; ++j) {
+      const double share = turned.vectors.Row(rank_)[j] / (ridge + std::max(turned.values[j], 0.0));
+      sn::AddScaled(wide_, share, static_cast<const double*>(turned.rows.Row(j)), to);
+    }
+    sn::Multiply(to, wide_, 1 / std::sqrt(weight));
   }
 
   /// The sign under which a row of R is in a state: its largest entry is above 0.
