@@ -54,6 +54,21 @@ def dual_condition(recipe: str, inputs: Arrays) -> float:
     return (largest + ridge) / ridge
 
 
+def curvature_condition(recipe: str, inputs: Arrays) -> float:
+    """A bound of the condition of ridge I + C, C the curvature of a token: the largest eigenvalue of what
+    keys up to there add up to under its decay, of which a low rank is a part."""
+    r, sizes = ttr.Recipe(recipe), sizes_of(recipe)
+    ridge, decay = float(r.option("ridge")), float(r.option("curvature_decay"))
+    k = widened(inputs)["k"].transpose(0, 2, 1, 3)
+    rows = sizes["T n"] // sizes["T"]
+    c, worst = np.zeros(()), 1.0
+    for begin in range(0, k.shape[2], rows):
+        own = k[:, :, begin : begin + rows]
+        c = decay * c + own.swapaxes(-1, -2) @ own
+        worst = max(worst, float(np.linalg.eigvalsh(c).max() + ridge) / ridge)
+    return worst
+
+
 def condition(recipe: str, inputs: Arrays) -> float:
     """The worst condition of the systems that are solved: 1 where none is.
 
@@ -64,6 +79,8 @@ def condition(recipe: str, inputs: Arrays) -> float:
     """
     if ttr.Layer(recipe).engine == "window_regression":
         return dual_condition(recipe, inputs)
+    if ttr.Layer(recipe).engine == "curvature":
+        return curvature_condition(recipe, inputs)
     if ttr.Layer(recipe).engine in SENSITIVE:
         return sensitivity(recipe, inputs)
     if not any(spec["name"] == "state.a" for spec in ttr.state_specs(recipe)):
