@@ -29,9 +29,10 @@ constexpr PaperEntry kNonparametric[] = {
      .recipe = "kernel_smoother",
      .command = "python -m ttr.experiments learn --quick --methods softmax,kernel_smoother",
      .document = "models.md#what-layers-learn",
-     .differs = "In quick runs of one seed no number was lost: both recall 8 pairs (1.000); 4 pairs at "
-                "twice the rate softmax alone (1.000, this .571); in-context regression .129 and "
-                ".175 (2026-11-28)."},
+     .differs =
+         "In quick runs of one seed no number was lost: both recall 8 pairs (1.000); 4 pairs at "
+         "twice the rate softmax alone (1.000, this .571); in-context regression .129 and "
+         ".175 (2026-11-28)."},
     {.place = "eq. 48-50",
      .says = "p = 0 under s = exp(-|k - q|^2 / B): Nadaraya-Watson",
      .recipe = "nadaraya_watson{bandwidth: 16}",
