@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 import pandas
 from reporting.tables import markdown
-from statsforecast import StatsForecast
-from statsforecast.models import AutoETS, AutoTheta, SeasonalNaive, Theta
 from ttr.sklearn import StreamingForecaster
 
 YEAR, ROWS = 12, 120
@@ -41,6 +39,9 @@ def table(series: int) -> pandas.DataFrame:
 
 
 def methods() -> dict[str, Callable[[pandas.DataFrame], tuple[pandas.DataFrame, str]]]:
+    from statsforecast import StatsForecast
+    from statsforecast.models import AutoETS, AutoTheta, SeasonalNaive, Theta
+
     options: dict[str, dict[str, Any]] = {
         "ttr, rls, log": {"lags": 13, "log": True, "ahead": YEAR},
         "ttr, affine_rls, log": {
