@@ -193,7 +193,7 @@ class Script {
     return shares_names_ ? Names(LegendOf(styles_, room), kEdge, y) : y;
   }
 
-  // Of `styles`, those with a name; of a single style nobody needs it.
+  // The legend names those of `styles` that have a name; a chart of one style needs none.
   Legend LegendOf(const std::vector<Style>& styles, double width) const {
     std::vector<Style> named;
     if (styles_.size() > 1) {

@@ -48,7 +48,7 @@ def test_exogenous_data_are_known_before_their_rows() -> None:
     np.testing.assert_array_equal(
         bounds.to_numpy().T, np.array(own.forecast_interval(10, 0.8, X=X[110:]))
     )
-    # Of the third row alone: those before it have what the last one read had.
+    # X may have the third row alone: rows before it then repeat what the last row read had.
     few = X[110:113].copy()
     few.iloc[:2] = X.iloc[109]
     third = forecaster.predict(fh=[3], X=X[112:113])

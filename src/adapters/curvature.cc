@@ -34,7 +34,8 @@ std::int64_t ReadingRow(const Recipe& recipe) {
   return recipe.reading.read == Read::kBefore ? 0 : recipe.optimizer.steps - 1;
 }
 
-/// Of keys that are mapped and divided, and rows that are tokens of their own.
+/// The options of the memory behind the curvature: its keys come mapped and divided, and every step
+/// of a token is a token of its own.
 fast_weights::Options MemoryOptions(const Recipe& recipe, const Dims& dims, const Inputs& inputs) {
   fast_weights::Options options = FastWeightsOptions(recipe, dims, inputs);
   options.erase = fast_weights::Erase::kEraseKey;

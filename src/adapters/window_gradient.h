@@ -14,7 +14,8 @@
 
 namespace ttr {
 
-/// Of all sequences of a call; `gradients` as PairGradientCopies has them.
+/// Gradients of a call whose windows are regressions of their own: each window's are added along
+/// its sequence. `gradients` are shaped as PairGradientCopies makes them.
 void DifferentiateWindows(const EngineCall& call, const State& initial,
                           const kernel_regression::Options& options, const TensorView& dy,
                           const common::FinalPairGradients& final,

@@ -106,7 +106,7 @@ class WindowRegression final : public Engine {
   }
 
  private:
-  /// Of one window, read by the queries of a token.
+  /// The sizes of one window's regression, which the queries of one token read.
   static kernel_regression::Sizes WindowSizes(const Recipe& recipe, const Dims& dims) {
     kernel_regression::Sizes sizes{QuerySizesOf(recipe, dims, DType::kFloat64)};
     sizes.weighted = true;

@@ -21,7 +21,8 @@ using forecasting::MemoryForecaster;
 
 struct Forecaster::Own {
   ForecasterOptions options;
-  // Of rising horizons, the last that of the options; of a combination the recursive one before.
+  // One forecaster a horizon, by rising horizons up to that of the options; a combination has the
+  // one of its recursion before them.
   std::vector<MemoryForecaster> all;
   std::optional<Combination> combination;
   std::vector<double> row, spare;  // scratch

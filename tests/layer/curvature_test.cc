@@ -48,6 +48,25 @@ INSTANTIATE_TEST_SUITE_P(
         "decay: scalar, read: before}"),
     [](const auto& one) { return "case" + std::to_string(one.index); });
 
+// One pair: w = k / (ridge + |k|^2). k less nearly all of k would leave half of the digits.
+TEST(Curvatures, LoseNoDigitsToASmallRidge) {
+  const Layer layer(ParseRecipe("low_rank_rls{rank: 2, ridge: 1e-8}"));
+  const Dims dims = test::TwoMemories(1, 5, 3);
+  const Call call(layer.recipe(), dims, DType::kFloat64, 6);
+  const Tensor y = RunWhole(layer, call).y;
+  for (std::int64_t h = 0; h < 2; ++h) {
+    double kk = 0, kq = 0;
+    for (std::int64_t c = 0; c < 5; ++c) {
+      kk += std::pow(call.inputs.k.At({0, 0, h, c}), 2);
+      kq += call.inputs.k.At({0, 0, h, c}) * call.inputs.q.At({0, 0, h, c});
+    }
+    for (std::int64_t c = 0; c < 3; ++c) {
+      const double expected = call.inputs.v.At({0, 0, h, c}) * kq / (1e-8 + kk);
+      EXPECT_NEAR(y.view().At({0, 0, h, c}), expected, 1e-13 * std::abs(expected));
+    }
+  }
+}
+
 // Keys that memories share, several queries a memory, more memories than are taken together.
 TEST_P(Curvature, IsTheDefinition) {
   Dims dims = test::SmallDims(layer.recipe());

@@ -17,8 +17,8 @@ struct PairGradientTensors {
   TensorView pair_bias;  ///< [B, T, heads of y, S], zeros at first
   TensorView log_decay, importance, log_importance, bandwidth, ridge;
   TensorView state_k, state_v, state_log_weight;
-  /// Of pairs of the state that have no weight, by that weight itself, on the side where there is
-  /// some; zeros at first. Only kernel_regression has it.
+  /// The slope by the weight itself, where a pair of the state has weight 0: that on the side of
+  /// larger weights. Zeros at first; only kernel_regression writes it.
   TensorView state_weight{};
 };
 

@@ -57,7 +57,7 @@ class Work {
   }
 
  private:
-  /// Of what has a row for every step of a token.
+  /// The rows of a tensor that has one for every step of a token.
   Rows RowsOf(const TensorView& view, const common::Sequence& sequence, std::int64_t h) const {
     return common::RowsOf(view, sequence.batch, sequence.first * options_.steps, h);
   }

@@ -10,6 +10,10 @@
 /// rows of R are orthogonal and the first of them are the next U:
 ///
 ///     w = (k - sum_j R_j (R_j . k) / (ridge + l_j)) / ridge
+///       = sum_j R_j V_j / (ridge + l_j) / sqrt(b),   V_j the last row of V
+///
+/// The second form keeps its digits where b |k|^2 is large beside the ridge, the first one
+/// elsewhere.
 ///
 /// | tensor     | shape              | dtype                                                |
 /// |------------|--------------------|------------------------------------------------------|

@@ -106,9 +106,10 @@ class Curvatures {
     sn::Multiply(to, wide_, 1 / task_.options.ridge);
   }
 
-  /// The same of a key, to = (ridge I + N^T N)^-1 k. The last row of N is sqrt(b) k = sum_j V_j
-  /// R_j, so that nothing has to be taken from k, which costs the digits of b |k|^2 / ridge. Where
-  /// that is small, a row of V has few digits instead.
+  /// to = (ridge I + N^T N)^-1 k. Divide() would subtract nearly all of k where b |k|^2 is large
+  /// beside the ridge, and lose as many digits. The last row of N is sqrt(b) k = sum_j V_j R_j, so
+  /// this sum needs no subtraction. Where b |k|^2 is small, that row of V has few digits, and
+  /// Divide() is right.
   void DivideKey(const Turned& turned, const double* key, double weight, double* along,
                  double* to) const {
     const double ridge = task_.options.ridge;
