@@ -21,13 +21,14 @@ from ttr.experiments.studies import command, report
 from ttr.experiments.studies.results import Results
 from ttr.experiments.studies.study import Settings, Study, run
 from ttr.experiments.tasks import curves, linear, text
+from ttr.experiments.tasks.recall import sample
 from ttr.experiments.tasks.task import Task, by_bins
 
 STUDIES = {
     "exact": exact.STUDY, "steps": steps.STUDY, "curvature": curvature.STUDY, "local": local.STUDY,
 }  # fmt: skip
 TINY = {
-    "recall": {"width": 8, "pairs": [2, 4], "vocabulary": 32, "labels": 2},
+    "recall": {"width": 8, "pairs": [2, 4], "vocabulary": 32, "labels_drawn": 2},
     "changing regression": {"inputs": 3, "width": 6, "tokens": 16, "period": 8},
     "regression": {"inputs": 3, "width": 6, "tokens": 12},
     "text": {"width": 8, "heads": 2, "layers": 1, "tokens": 16},
@@ -317,6 +318,37 @@ def test_runs_that_are_there_are_not_made_again(
     xml.etree.ElementTree.parse(tmp_path / "exact.svg")
     with (tmp_path / "exact.csv").open() as file:
         assert {line["seeds"] for line in csv.DictReader(file)} == {"2"}
+
+
+def test_labels_of_a_loss_are_of_all_pairs() -> None:
+    places = torch.arange(12).repeat(4, 1)
+    drawn = [sample(places, 100 + places, 3, 7, step) for step in range(20)]
+    assert all(p.shape == (4, 3) and torch.equal(a, 100 + p) for p, a in drawn)
+    assert set(torch.cat([p for p, _ in drawn]).flatten().tolist()) == set(range(12))
+    assert all(len(set(row.tolist())) == 3 for p, _ in drawn for row in p)
+    assert torch.equal(drawn[5][0], sample(places, places, 3, 7, 5)[0])
+    assert sample(places, places, 16, 7, 0)[0].shape == (4, 12)
+
+
+def test_the_first_seed_chooses_the_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fake(task: Any, s: Any, done: Any) -> dict[str, Any]:
+        error = abs(s.rate - 0.02) if s.seed == 0 else abs(s.rate - 0.01)
+        made.append((s.rate, s.seed))
+        scores = {"all": error, "1": error}
+        return {"validation": scores, "scores": scores, "parameters": 1, "seconds": 0.0}
+
+    made: list[tuple[float, int]] = []
+    monkeypatch.setattr(command, "run", fake)
+    few = ["--tasks", "changing regression", "--tests", "2", "--rates", "0.01,0.02,0.03"]
+    words = words_for("exact", tmp_path, *few, "--methods", "RLS", "--seeds", "3")
+    assert __main__.main(words) == 0
+    assert made == [(0.01, 0), (0.02, 0), (0.03, 0), (0.02, 1), (0.02, 2)]
+    with (tmp_path / "exact.csv").open() as file:
+        lines = [line for line in csv.DictReader(file) if line["method"] == "RLS"]
+    assert {(line["rate"], line["seeds"]) for line in lines} == {("0.02", "3")}
+    capsys.readouterr()
 
 
 def test_text_is_what_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs as figures: of every task and method those of its best rate."""
+"""Runs as figures: of every task and method those of its best rate, which the first seed chooses."""
 
 from __future__ import annotations
 
@@ -53,13 +53,12 @@ class Results:
         }
 
     def _best(self, task: str, rates: dict[float, list[Row]]) -> float:
-        """The rate of the best mean score of validation; what is no number is worst."""
+        """The rate of the first seed's best score of validation; what is no number is worst."""
         sign = 1 if self.tasks[task].better == "greater" else -1
 
         def goodness(rate: float) -> float:
-            scores = [row["validation"][ALL] for row in rates[rate]]
-            middle = sign * sum(scores) / len(scores)
-            return middle if math.isfinite(middle) else -math.inf
+            score = sign * float(rates[rate][0]["validation"][ALL])
+            return score if math.isfinite(score) else -math.inf
 
         return max(rates, key=goodness)
 

@@ -22,6 +22,7 @@ from ttr.torch.nn import LanguageModel
 from ..mqar import law
 from ..mqar.train import tensors
 from .linear import Linear
+from .recall import sample
 from .task import ALL, Scores, Sizes, Task, random
 from .text import Text
 
@@ -62,6 +63,8 @@ class Pairs(Task):
 
     def loss(self, network: nn.Module, sizes: Sizes, seed: int, step: int) -> Tensor:
         tokens, places, answers = self.examples(sizes, seed, step, sizes["batch"])
+        if "labels_drawn" in sizes:
+            places, answers = sample(places, answers, sizes["labels_drawn"], seed, step)
         return F.cross_entropy(network(tokens, places).flatten(0, 1), answers.flatten())
 
     @torch.no_grad()
@@ -163,7 +166,10 @@ SHORT_RECALL = Pairs(
 LONG_RECALL = Pairs(
     name="long recall",
     quick={**_QUICK, "pairs": 16, "vocabulary": 256, "batch": 32},
-    whole={**_WHOLE, "pairs": 64, "vocabulary": 8192, "batch": 32},
+    whole={
+        **_WHOLE, "pairs": 64, "vocabulary": 8192, "batch": 32, "labels_drawn": 16, "steps": 1500,
+        "rates": [3e-3, 1e-2],
+    },
 )
 INDUCTION = Copy(
     name="induction",

@@ -39,7 +39,7 @@ _QUICK: Sizes = {
     "rates": [1e-2],
 }  # fmt: skip
 _WHOLE: Sizes = {
-    "width": 64, "heads": 2, "layers": 2, "tokens": 256, "steps": 2000, "batch": 8, "tests": 128,
+    "width": 64, "heads": 2, "layers": 2, "tokens": 256, "steps": 1000, "batch": 8, "tests": 128,
     "rates": [5e-3],
 }  # fmt: skip
 
