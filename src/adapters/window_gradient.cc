@@ -15,17 +15,17 @@ namespace {
 /// Windows whose gradients are found together: some for every thread, as many as caches hold.
 constexpr std::int64_t kWindows = 64;
 
-/// to += from, both contiguous and of one dtype.
+/// to += from, float64, both contiguous.
 template <class T>
 void AddNumbers(const TensorView& from, const TensorView& to) {
-  const T* const x = from.as<T>();
+  const double* const x = from.as<double>();
   T* const sum = to.as<T>();
   const std::int64_t count = from.shape().elements();
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += x[i];
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<T>(sum[i] + x[i]);
 }
 
 void Add(const TensorView& from, const TensorView& to) {
-  from.dtype() == DType::kFloat64 ? AddNumbers<double>(from, to) : AddNumbers<float>(from, to);
+  to.dtype() == DType::kFloat64 ? AddNumbers<double>(from, to) : AddNumbers<float>(from, to);
 }
 
 /// to += from, element by element, of any layout.
@@ -101,7 +101,10 @@ class SequenceGradient {
                   const common::PairGradientTensors& to) {
     const Dims& dims = call_.dims;
     const std::int64_t most = std::min(kWindows, of_.tokens);
-    const RowGradients each(dims, call_.dtype, most, window_, sums_.weight.defined(), scratch_);
+    const RowGradients each(dims, kWindowArithmetic, most, window_, sums_.weight.defined(),
+                            scratch_);
+    const TensorView by_queries =
+        scratch_.Zeros(kWindowArithmetic, {most, 1, dims.output_heads(), dims.key_dim});
     const TensorView lengths = scratch_.Zeros(DType::kInt64, {most, dims.heads});
     std::fill_n(lengths.as<std::int64_t>(), most * dims.heads, window_);
     const TensorView constants = scratch_.Zeros(DType::kFloat64, {2, most, dims.heads});
@@ -115,13 +118,13 @@ class SequenceGradient {
         return view.defined() ? view.Slice(0, 0, count) : view;
       };
       kernel_regression::Call windows;
-      windows.arithmetic = call_.dtype;
+      windows.arithmetic = kWindowArithmetic;
       windows.q = tokens(q);
       windows.bandwidth = call_.inputs.bandwidth;
       windows.ridge = call_.inputs.ridge;
       timeline_.BindWindows(first, count, leading(lengths), windows);
       common::PairGradientTensors gradients;
-      gradients.q = tokens(slopes_q);
+      if (slopes_q.defined()) gradients.q = leading(by_queries);
       gradients.state_k = leading(each.k);
       gradients.state_v = leading(each.v);
       gradients.state_log_weight = leading(each.log_weight);
@@ -131,6 +134,7 @@ class SequenceGradient {
       if (to.ridge.defined()) gradients.ridge = Constants(constants, 1, count);
       kernel_regression::Backward(options, windows, tokens(slopes_y), {}, gradients, call_.executor,
                                   call_.scratch);
+      if (slopes_q.defined()) CopyInto(gradients.q, tokens(slopes_q));
       for (std::int64_t i = 0; i < count; ++i) AddWindow(each, i, timeline_.RowOf(first + i));
       AddConstants(gradients.bandwidth, to.bandwidth);
       AddConstants(gradients.ridge, to.ridge);

@@ -14,6 +14,11 @@
 
 namespace ttr {
 
+/// Windows are solved in float64 whatever their rows are. The matrix of more pairs than channels,
+/// and of keys that follow one another, has a condition of its largest eigenvalue over the ridge:
+/// float32 would lose three and more of its seven digits.
+inline constexpr DType kWindowArithmetic = DType::kFloat64;
+
 /// Gradients of a call whose windows are regressions of their own: each window's are added along
 /// its sequence. `gradients` are shaped as PairGradientCopies makes them.
 void DifferentiateWindows(const EngineCall& call, const State& initial,

@@ -48,7 +48,7 @@ class WindowRegression final : public Engine {
     return nullptr;
   }
   std::string_view How(const Recipe&) const override {
-    return "one Cholesky factor of the kernel's matrix for every window, SIMD";
+    return "one Cholesky factor of the kernel's matrix for every window, in float64, SIMD";
   }
   double FlopsPerToken(const Recipe& recipe, const Dims& dims) const override {
     const auto pairs = static_cast<double>(recipe.weights.window);
@@ -157,6 +157,7 @@ class WindowRegression final : public Engine {
     if (writes) {
       for (TensorView* view : {&call.q, &call.y, &call.status}) *view = Turned(*view);
     }
+    call.arithmetic = kWindowArithmetic;
     kernel_regression::Retrieve(options, call, from.executor, scratch.rest());
   }
 };
