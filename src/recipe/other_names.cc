@@ -15,17 +15,25 @@ constexpr std::size_t kLeastLettersOfAWord = 3;  // "in" is no name, though In-P
 
 // Names that no title has. One that says several layers is in several lines.
 constexpr OtherName kOtherNames[] = {
-    {"self attention, transformer, flash attention, modern hopfield, hopfield", "softmax",
+    {"attention, self attention, transformer, flash attention", "softmax", "softmax attention"},
+    {"modern hopfield, hopfield, dense associative memory", "softmax",
      "one read of a modern Hopfield network is softmax attention"},
-    {"qknorm, qk norm, query key normalisation, query key normalization",
-     "softmax{normalise_qk: true}", "softmax attention of unit queries and keys"},
-    {"hopfield, hebb, hebbian, correlation matrix memory, outer product memory", "linear_attention",
-     "a sum of outer products"},
+    {"qk norm, query key normalisation, query key normalization", "softmax{normalise_qk: true}",
+     "softmax attention of unit queries and keys"},
+    {"sliding window, sliding window attention, swa, local attention", "window_softmax",
+     "softmax over the latest pairs"},
+    {"alibi", "softmax{pair_bias: distance}", "a slope of 1 / extent"},
+    {"fox, forgetting transformer, forgetting attention", "decayed_softmax",
+     "softmax attention with a decay"},
+    {"skyformer, soft", "kernel_smoother{kernel: gaussian, bandwidth: 1}",
+     "their kernel; not its approximation"},
+    {"hopfield, hebb, hebbian, kohonen, correlation matrix memory, outer product memory",
+     "linear_attention", "a sum of outer products"},
     {"fast weights, fast weight programmer, fast weight programmers, fwp", "deltanet",
      "what a key held is rewritten"},
     {"fast weights, fast weight programmer, fast weight programmers, fwp", "linear_attention",
      "outer products are added"},
-    {"delta rule, widrow hoff, adaline, sgd, least mean squares", "deltanet",
+    {"delta, delta rule, widrow hoff, adaline, sgd, least mean squares", "deltanet",
      "a step of gradient descent a pair"},
     {"normalized lms, normalised least mean squares, normalized least mean squares, "
      "projection method",
@@ -33,26 +41,38 @@ constexpr OtherName kOtherNames[] = {
     {"linear transformer, linear transformers",
      "linear_attention{features: elu1, normalise_sum: sum}", "as its paper divides"},
     {"transnormer", "linear_attention{output_norm: rms}", "linear attention, normalised after it"},
-    {"mamba3, mamba 3", "mamba2", "of two rows a token; docs/layers.md has how"},
-    {"log linear attention", "mamba2", "one of its log T memories"},
+    {"mamba 3", "mamba2", "of two rows a token; docs/layers.md has how"},
+    {"log linear, log linear attention", "mamba2", "one of its log T memories"},
+    {"oja, oja rule, gated oja, gated oja rule", "kda",
+     "from v to k; ttr.torch.functional.chunk_gated_oja_rule is all of it"},
+    {"sdm, sparse delta memory", "gated_deltanet", "of a sparse key"},
+    {"ska, spectral koopman attention", "rls", "of each key on the key before it, read once"},
+    {"deltaformer", "kernel_ridge", "where its steps would arrive"},
+    {"memory caching", "linear_attention",
+     "or any other: ttr.torch.regress_at keeps states, ttr.torch.retrieve reads them"},
     {"gsa, gated slot attention, abc", "gla",
      "its second pass; ttr.torch.functional.chunk_gsa is all of it"},
     {"path, path attention", "softmax", "without its reflections of keys"},
     {"palimpsa, kla, kalman linear attention", "mamba", "a decay an entry, without precisions"},
-    {"kdn, kalman delta, kalman delta network", "preconditioned_kda", "a curvature a channel"},
-    {"kdn, kalman delta, kalman delta network", "low_rank_rls", "the largest of the covariance"},
+    {"kdn, kalman delta, kalman delta network, kalman delta networks", "preconditioned_kda",
+     "a curvature a channel"},
+    {"kdn, kalman delta, kalman delta network, kalman delta networks", "low_rank_rls",
+     "the largest of the covariance"},
     {"eda", "erase_then_delta", "Erase-then-Delta attention"},
     {"apa, affine projection algorithm, block kaczmarz", "affine_projection",
      "all pairs of a window are recalled at once"},
+    {"gated delta product", "delta_product", "DeltaProduct with a decay"},
     {"retentive network", "retnet", "retention"},
-    {"ssm, state space model, mamba1, mamba 1", "mamba", "a decay an entry"},
+    {"lightning attention", "retnet", "a constant decay a head"},
+    {"ssm, state space model, mamba 1", "mamba", "a decay an entry"},
     {"ssm, state space model", "mamba2", "a decay a head"},
     {"finch", "rwkv6", "RWKV-6"},
+    {"eagle, rwkv 5", "rwkv6", "of a constant decay"},
     {"goose", "rwkv7", "RWKV-7"},
     {"hawk", "rg_lru", "the recurrence of Griffin without its attention"},
     {"kimi linear", "kda", "Kimi delta attention"},
     {"gdn", "gated_deltanet", "Gated DeltaNet"},
-    {"gdn2, gdn 2", "gated_deltanet2", "Gated DeltaNet-2"},
+    {"gdn 2", "gated_deltanet2", "Gated DeltaNet-2"},
     {"adagrad", "adagrad_lms", "on a linear memory"},
     {"adagrad", "titans{adapt: adagrad, momentum: false, eps: 1e-8}", "on a network"},
     {"adam", "adam_lms", "on a linear memory"},
@@ -62,10 +82,12 @@ constexpr OtherName kOtherNames[] = {
     {"ridge regression", "rls", "least squares with a ridge"},
     {"mesa layer", "rls", "without forgetting"},
     {"mesa layer", "mesa", "with decays and a ridge that stays"},
-    {"quasi newton memory, limited memory, lbfgs, l bfgs", "low_rank_rls",
+    {"quasi newton memory, limited memory, bfgs, l bfgs", "low_rank_rls",
      "steps a pair, divided by the longest directions of the keys"},
-    {"newtons method, newton s method", "quasi_newton", "steps with an approximate inverse"},
-    {"newtons method, newton s method", "rls{ridge: 0}", "one whole step arrives"},
+    {"newtons method", "quasi_newton", "steps with an approximate inverse"},
+    {"newtons method", "rls{ridge: 0}", "one whole step arrives"},
+    {"cg, conjugate gradient, conjugate gradients", "rls{optimizer: conjugate_gradient, steps: 8}",
+     "of linear memories; kernel_gd takes that option, too"},
     {"kernel regression", "kernel_ridge{ridge: 0}", "least squares in a kernel's space"},
     {"kernel regression", "nadaraya_watson", "a weighted mean"},
     {"krr", "kernel_ridge", "kernel ridge regression"},
@@ -74,7 +96,8 @@ constexpr OtherName kOtherNames[] = {
      "its posterior mean"},
     {"local linear regression, lla, loess, lowess", "local_linear", "a fit around every query"},
     {"power attention, symmetric power", "linear_attention{features: power2}", "(q . k)^2"},
-    {"random feature attention", "linear_attention{features: rfa}", "random sines and cosines"},
+    {"random feature attention, random fourier features, rff", "linear_attention{features: rfa}",
+     "random sines and cosines"},
     {"hedgehog", "linear_attention{features: hedgehog_exp}", "exponentials"},
     {"hedgehog", "linear_attention{features: hedgehog_softmax}", "softmax"},
     {"test time training", "ttt_linear", "a matrix and a norm"},
@@ -86,18 +109,11 @@ bool IsLetterOrDigit(char c) {
   return IsCapital(c) || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-// Small letters and digits, one blank between words: "TTT-Linear" is "ttt linear".
+// Small letters and digits alone: "TTT-Linear" is "tttlinear", "delta net" is "DeltaNet".
 std::string Plain(std::string_view text) {
   std::string plain;
-  bool between = false;
   for (const char c : text) {
-    if (!IsLetterOrDigit(c)) {
-      between = !plain.empty();
-      continue;
-    }
-    if (between) plain += ' ';
-    between = false;
-    plain += IsCapital(c) ? static_cast<char>(c - 'A' + 'a') : c;
+    if (IsLetterOrDigit(c)) plain += IsCapital(c) ? static_cast<char>(c - 'A' + 'a') : c;
   }
   return plain;
 }

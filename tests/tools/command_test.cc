@@ -350,6 +350,24 @@ TEST(Command, LayersDocumentIsFresh) {
       << "docs/layers.md is stale: run scripts/update_docs";
 }
 
+// Who types the name of a published memory that no recipe is learns what is nearest.
+TEST(Command, PublishedMemoriesLeadToWhatIsNearest) {
+  std::istringstream text(ReadAll(TTR_SOURCE_DIR "/docs/layers.md"));
+  std::string line;
+  while (std::getline(text, line) && line != "## Published memories that no recipe is") continue;
+  for (int i = 0; i < 3; ++i) std::getline(text, line);  // the head of the table
+  int memories = 0;
+  while (std::getline(text, line) && line.starts_with("| ")) {
+    std::istringstream names(line.substr(2, line.find(" | ", 2) - 2));
+    for (std::string name; std::getline(names, name, ',');) {
+      const std::string one = name.substr(name.find_first_not_of(' '), name.find(" ("));
+      EXPECT_NE(Ttr({"plan", one}).err.find("': try "), std::string::npos) << one;
+      ++memories;
+    }
+  }
+  EXPECT_GE(memories, 10);
+}
+
 TEST(Command, PaperDocumentIsFresh) {
   const Outcome markdown = Ttr({"zoo", "--paper", "--markdown"});
   ASSERT_EQ(markdown.code, 0) << markdown.err;
