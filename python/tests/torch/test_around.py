@@ -21,6 +21,7 @@ from around_cases import (
     skip_formula,
     step_formula,
 )
+from torch import Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -168,6 +169,34 @@ def test_dtypes_are_each_by_itself() -> None:
     close(y, conv_formula(x.double(), w, b.double(), s, False)[0])
     close(tt.norm(x, w[..., 0], b), norm_formula(x.double(), w[..., 0], b.double()))
     close(tt.skip_gate(b.expand(B, T, H, D), x, b), skip_formula(b.double().expand(B, T, H, D), x.double(), b.double()))  # fmt: skip
+
+
+def test_float16_is_that_of_float32_rounded() -> None:
+    """Outputs, states in place and gradients."""
+    x, w, b = (rand(*s).half().requires_grad_() for s in ((B, T, H, D), (H, D, 4), (H, D)))
+    wide = [t.detach().float().requires_grad_() for t in (x, w, b)]
+
+    def everything(x: Tensor, w: Tensor, b: Tensor) -> list[Tensor]:
+        y, final = tt.short_conv(x, w, b, silu=True, return_state=True)
+        n = tt.norm(y, b, gate=x)
+        return [y, final, n, tt.skip_gate(n, x, b, x), tt.decay_gate(x, b), tt.step_gate(x, b)]
+
+    found, exact = everything(x, w, b), everything(*wide)
+    halves = [t.dtype == torch.float16 for t in found]
+    assert halves == [True] * 4 + [False] * 2
+    assert torch.equal(found[0], exact[0].half()) and torch.equal(found[4], exact[4])
+    for a, e in zip(found[2:4], exact[2:4]):
+        torch.testing.assert_close(a.float(), e, rtol=4e-3, atol=4e-3)
+    dy = rand(B, T, H, D).half()
+    grads = torch.autograd.grad(found[0], (x, w, b), dy)
+    for a, e in zip(grads, torch.autograd.grad(exact[0], wide, dy.float())):
+        assert torch.equal(a, e.half())
+    state = rand(B, 3, H, D).half()
+    kept = state.float()
+    with torch.no_grad():
+        y = tt.short_conv_(state, x[:, :1], w, b)
+        assert torch.equal(y, tt.short_conv_(kept, wide[0][:, :1], *wide[1:]).half())
+    assert torch.equal(state, kept.half())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

@@ -20,18 +20,20 @@ from ._regress import _below_autograd, run
 
 
 class Operator(NamedTuple):
-    """An operator by its name, that of its gradients, and how many of its arguments are tensors."""
+    """An operator by its name, that of its gradients, how many of its arguments are tensors, and
+    what gives the shapes and types of its outputs."""
 
     name: str
     forward: Any
     backward: Any
     count: int
+    fake: Callable[..., Any]
 
 
 def operator(name: str, count: int, fake: Callable[..., Any]) -> Operator:
     """`torch.ops.ttr.<name>` with its gradients. `fake` gives the shapes of its outputs."""
     found = Operator(
-        name, _library.operator(name), _library.operator(f"{name}_backward"), count
+        name, _library.operator(name), _library.operator(f"{name}_backward"), count, fake
     )
     schema = getattr(torch.ops.ttr, name).default._schema
 
@@ -53,11 +55,26 @@ def call(op: Operator, *args: Any) -> Any:
     """The outputs, differentiable where a tensor requires it."""
     tensors = args[: op.count]
     refuse_tangents(op.name, tensors, "PyTorch's own operators, ")
+    if any(is_half(t) for t in tensors):
+        return _of_half(op, args)
     if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
         return run(op.forward, *args)
     if is_compiling():
         return op.forward(*args)
     return _Call.apply(op, args[op.count :], *tensors)
+
+
+def is_half(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype == torch.float16
+
+
+def _of_half(op: Operator, args: Any) -> Any:
+    """float16 is widened for the operator; its outputs are rounded to the types they have."""
+    like = op.fake(*(x.to("meta") if isinstance(x, Tensor) else x for x in args))
+    made = call(op, *(x.float() if is_half(x) else x for x in args))
+    if isinstance(made, Tensor):
+        return made.to(like.dtype)
+    return tuple(x.to(as_.dtype) for x, as_ in zip(made, like))
 
 
 def _keep(ctx: Any, op: Operator, tensors: Any, options: Any) -> None:

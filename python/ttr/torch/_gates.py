@@ -36,7 +36,8 @@ def decay_gate(x: Tensor, a: Tensor, bias: Tensor | None = None) -> Tensor:
     KDA).
 
     x, the projection, is [B, T, H] or [B, T, H, D]; a (A_log) and bias (dt_bias) are [H], or [H, D]
-    beside [B, T, H, D]; each float32, float64 or bfloat16, of any strides.
+    beside [B, T, H, D]; each float32, float64, bfloat16 or float16, of any
+    strides.
 
     Returns log_decay, shaped as x, float32 or as x float64; never above 0. Differentiable once in
     every tensor.
@@ -53,7 +54,7 @@ def step_gate(
     """step = clamp(softplus(x + bias), low, high): how far a token steps (dt of Mamba).
 
     x is [B, T, H] or [B, T, H, D]; bias (dt_bias) is [H], or [H, D] beside [B, T, H, D]; each
-    float32, float64 or bfloat16, of any strides. low <= high.
+    float32, float64, bfloat16 or float16, of any strides. low <= high.
 
     Returns step, shaped as x, float32 or as x float64. Differentiable once in x and bias; a step
     outside of its limits has no slope.
@@ -69,7 +70,7 @@ def skip_gate(
     """out = (y + d x) silu(z): what leaves a layer behind Mamba's memory.
 
     y, what the memory retrieved, x and z are [B, T, H, D]; d is [H] or [H, D]; each float32,
-    float64 or bfloat16, of any strides. x and d go together; they, or z, may be absent.
+    float64, bfloat16 or float16, of any strides. x and d go together; they, or z, may be absent.
 
     Returns out, shaped as y and in its dtype. Differentiable once in every tensor.
 

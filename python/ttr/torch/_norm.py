@@ -48,8 +48,8 @@ def norm(
     ("sigmoid"). With `gate_first`, x (.) g(gate) takes the place of x and y = n (.) weight + bias
     (Mamba-2).
 
-    x and gate are [B, T, H, D] or [B, T, D]; weight and bias [D] or [H, D]; each float32, float64
-    or bfloat16. Any strides; a last axis that is not contiguous is copied. eps is finite and >= 0.
+    x and gate are [B, T, H, D] or [B, T, D]; weight and bias [D] or [H, D]; each float32, float64,
+    bfloat16 or float16. Any strides; a last axis that is not contiguous is copied. eps is finite and >= 0.
 
     Returns y, shaped as x and in its dtype. Differentiable once in every tensor.
 

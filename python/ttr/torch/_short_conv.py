@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import _autograd, _library
 from ._derivatives import refuse_gradients, refuse_tangents
-from ._differentiable import call, operator
+from ._differentiable import call, is_half, operator
 from ._regress import run_in_place
 
 
@@ -56,7 +56,8 @@ def short_conv(
         z_t = bias + sum_{j < W} weight_j x_{t - (W-1) + j};  y_t = z_t, or silu(z_t)
 
     ==========  ========================================  ====================================
-    x           [B, T, H, D], or [B, T, C]                float32, float64 or bfloat16, as all
+    x           [B, T, H, D], or [B, T, C]                float32, float64, bfloat16 or
+                                                          float16, as all
     weight      [H, D, W], or [C, W]                      W in 1 .. 8; the last one is the
                                                           current token's
     bias        [H, D], or [C]
@@ -103,7 +104,11 @@ def short_conv_(
         channels = x.dim() == 3
         if channels:
             x, weight, bias, state = _with_head(x, weight, bias, state)
-        y = run_in_place(_op_, [state], state, x, weight, bias, silu)
+        given = (state, x, weight, bias)
+        rows, *others = (t.float() if t is not None and is_half(t) else t for t in given)
+        y = run_in_place(_op_, [state], rows, *others, silu).to(x.dtype)
+        if rows is not state:
+            state.copy_(rows)
         return y.squeeze(2) if channels else y
 
 

@@ -51,7 +51,7 @@ class TestTimeRegression(nn.Module):
     as the layer's paper makes it, or the way that `DEFAULTS` has for the input. `print(layer)` says
     all of it.
 
-    forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64 or bfloat16 as its
+    forward(x [B, T, hidden_size]) gives [B, T, hidden_size]: float32, float64, bfloat16 or float16 as its
     parameters; differentiable in x and all parameters, once. `cu_seqlens` [N + 1] packs sequences
     (B = 1). `attention_mask` [B, T] (bool, or 0 and 1) or `lengths` [B] say which tokens are real, wherever
     the others stand: those are not memorized and outputs there are zeros, and each row's real tokens
@@ -357,9 +357,9 @@ class TestTimeRegression(nn.Module):
 
     def _state(self) -> dict[str, Tensor]:
         """The learned start; states are float32 or float64."""
-        narrow = torch.bfloat16
+        narrow = (torch.bfloat16, torch.float16)
         return {
-            f"state.{name}": value.float() if value.dtype == narrow else value
+            f"state.{name}": value.float() if value.dtype in narrow else value
             for name, value in self.start.items()
         }
 
