@@ -40,8 +40,9 @@ struct Outputs {
   TensorView slope{};
   /// optional: float64 [B, T, max(H, Hq)], of exact least squares h = q^T A^-1 q, A with its ridge;
   /// of kernel regression (k(q, q) - k(q, K) (k(K, K) + ridge W^-1)^-1 k(K, q)) / ridge, which is
-  /// the same under the linear kernel. Where values have noise of variance s^2 about the map, the
-  /// answer has the variance s^2 h, and a value at q is forecast with s^2 (1 + h).
+  /// the same under the linear kernel. Where value i has noise of variance s^2 / w_i about a map
+  /// whose own variance is s^2 / ridge, the answer has the variance s^2 h, and a value at q is
+  /// forecast with s^2 (1 + h). Without a ridge: of the part of q that keys span.
   TensorView leverage{};
   /// optional: float64 [B, T, max(H, Hq)], of weighted means and local polynomials: 1 / sum p_i^2,
   /// p_i the shares of the pairs; as many pairs of one weight vary as much (Kish). 0 without any
