@@ -62,6 +62,13 @@ constexpr PaperEntry kFirstOrder[] = {
      .recipe = "deltanet",
      .computed = true,
      .differs = "The size b is the input `step`. Kaczmarz's is `nlms`."},
+    {.place = "text",
+     .says = "SGD takes a subset of the samples: here the latest few, at every token",
+     .recipe = "delta_product{decay: none, steps: 2}",
+     .test = "WindowRegressions.DeltaRulesReplayAWindowAsRows",
+     .document = "weights.md#windows",
+     .differs = "The rows of a token are the pairs of its window. `affine_projection` recalls all "
+                "of them at once, `window_rls` is the exact fit of them."},
     {.place = "claim",
      .says = "SGD follows recent pairs, unweighted sums and fits do not",
      .recipe = "deltanet{normalise_qk: true}",

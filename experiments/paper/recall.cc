@@ -28,7 +28,8 @@ constexpr PaperEntry kOnlineRegression[] = {
      .command = "ttr experiment online-regression",
      .document = "experiments.md#online-regression",
      .differs = "Its bandwidth of 16 weighs all unit keys within 22 %: nearly the mean, and worse "
-                "than linear attention. The scale 8 is beside it."},
+                "than linear attention. The scale 8 is beside it. The text names eq. 1, which does "
+                "not normalise: here flatter still."},
     {.place = "figure 2",
      .says = "local linear regression, p = 1, eq. 53",
      .recipe = "local_linear{normalise_qk: true, ridge: 0}",
