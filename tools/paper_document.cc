@@ -29,7 +29,7 @@ and l are step size, Longhorn's delta and weight decay.
 - *left = right*: an identity of `ttr experiment identities`, which states its gates, bound and difference.
 - `Suite.Name`: a test, in `tests`.
 - A name without options has defaults that serve in practice. Where they are not the paper's, the options here are.
-- Figures without a date are those of fixed seeds, which the row's command printed on 2026-11-28 and prints again.
+- Figures of `ttr experiment` are of fixed seeds: every run prints them. Those of training have the date of their run.
 )";
 
 void Append(std::string& list, const std::string& item) {

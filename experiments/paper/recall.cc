@@ -61,7 +61,8 @@ constexpr PaperEntry kKeys[] = {
      .command = "python -m ttr.experiments mqar --steps 0 --lengths 256 --pairs 16,32,64 "
                 "--architectures strict --lags 1,0",
      .document = "experiments.md#mqar-trained",
-     .differs = "Holds before training: without the lag no layer recalls more than .001."},
+     .differs =
+         "Holds before training: without the lag no layer recalls more than .001 (2026-11-27)."},
     {.place = "eq. 57, 58",
      .says = "keys x_{t-1}, values x_t solve MQAR on orthonormal embeddings",
      .recipe = "linear_attention",
@@ -87,7 +88,8 @@ constexpr PaperEntry kKeys[] = {
      .recipe = "rls{ridge: 0.01}",
      .command = "python -m ttr.experiments mqar",
      .document = "experiments.md#mqar-trained",
-     .differs = "Holds with a write gate. Without it RLS is ahead, and recalls .66 of 128 pairs."},
+     .differs = "Holds with a write gate. Without it RLS is ahead, and recalls .66 of 128 pairs "
+                "(2026-11-26)."},
     {.place = "figure 3",
      .says = "the same by Zoology's procedure",
      .recipe = "rls{ridge: 0.01}",
