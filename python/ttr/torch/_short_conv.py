@@ -104,8 +104,8 @@ def short_conv_(
         channels = x.dim() == 3
         if channels:
             x, weight, bias, state = _with_head(x, weight, bias, state)
-        given = (state, x, weight, bias)
-        rows, *others = (t.float() if t is not None and is_half(t) else t for t in given)
+        rows = state.float() if is_half(state) else state
+        others = (t.float() if t is not None and is_half(t) else t for t in (x, weight, bias))
         y = run_in_place(_op_, [state], rows, *others, silu).to(x.dtype)
         if rows is not state:
             state.copy_(rows)
