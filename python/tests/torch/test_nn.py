@@ -152,15 +152,19 @@ def test_one_graph_under_compile(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "mamba2", "rwkv7", "ttt_linear"])
+@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "mamba", "mamba2", "rwkv7", "ttt_linear", "softmax"])
 def test_narrow_types(name: str, dtype: torch.dtype) -> None:
     module, x = layer(name), tokens()
     with torch.no_grad():
         wide = module(x)
-        narrow = module.to(dtype)(x.to(dtype))
-    assert narrow.dtype == dtype
+        narrow, cache = module.to(dtype)(x.to(dtype)), module.new_cache()
+        pieces = [module(piece.to(dtype), cache=cache) for piece in (x[:, :5], x[:, 5:6], x[:, 6:])]
     bound = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.03}[dtype]
-    assert float((narrow.double() - wide).abs().max() / wide.abs().max()) < bound
+    for found in (narrow, torch.cat(pieces, 1)):
+        assert found.dtype == dtype
+        assert float((found.double() - wide).abs().max() / wide.abs().max()) < bound
+    module(x.to(dtype)).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
 
 
 def test_key_construction() -> None:

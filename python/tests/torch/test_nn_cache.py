@@ -89,6 +89,23 @@ def test_behind_a_prompt_its_last_tokens_can_be_taken_back(name: str) -> None:
         close(module(x[:, count - 2 :], cache=cache), module(x)[:, count - 2 :], name)
 
 
+@pytest.mark.parametrize("draft", [0, 3])
+@pytest.mark.parametrize("name", ["gated_deltanet", "rls", "softmax", "mamba", "lru", "ttt_linear", "kernel_rls"])
+@torch.no_grad()
+def test_no_tokens_change_nothing(name: str, draft: int) -> None:
+    """Before any token, and behind some: the way back is still there."""
+    module, x = layer(name), tokens()
+    cache, none = module.new_cache(draft), x[:, :0]
+    assert module(none, cache=cache).shape == (2, 0, 8)
+    module(x[:, :5], cache=cache)
+    pending = cache.pending
+    assert module(none, cache=cache).shape == (2, 0, 8)
+    assert module(none, cache=cache, attention_mask=torch.ones(2, 0, dtype=torch.long)).shape == (2, 0, 8)
+    assert (cache.pending, cache.tokens) == (pending, 5) and pending == draft
+    cache.roll_back(pending)
+    close(module(x[:, 5 - pending :], cache=cache), module(x)[:, 5 - pending :], name)
+
+
 @torch.no_grad()
 def test_drafts_behind_padding_and_copies() -> None:
     module, x = layer("gated_deltanet"), tokens()
@@ -149,8 +166,14 @@ def test_what_a_cache_refuses() -> None:
         cache = read(module, x, draft=2)
     with pytest.raises(ValueError, match=r"tokens must be in 0 .. 2, .*\(draft = 2\), but is 3"):
         cache.roll_back(3)
-    with pytest.raises(ValueError, match="tokens must be in 0 .. 2, .* but is -1"):
+    with pytest.raises(ValueError, match="tokens must be at least 0 but is -1"):
         cache.roll_back(-1)
+    for call in (cache.roll_back, cache.crop, cache.repeat):
+        with pytest.raises(ValueError, match="must be a whole number, at least [01], but is 1.5"):
+            call(1.5)
+    for draft in (-1, 1.5):
+        with pytest.raises(ValueError, match=f"draft must be from 0 to 64 but is {draft}"):
+            module.new_cache(draft)
     for wrong in (4, 8):
         with pytest.raises(ValueError, match=f"tokens must be in 5 .. 7, as draft = 2, but is {wrong}"):
             cache.crop(wrong)

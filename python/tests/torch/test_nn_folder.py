@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 import ttr
 from nn_cases import CAUSAL
 from torch import Tensor, nn
-from ttr.torch.nn import PUBLISHED, Design, LanguageModel, LayerConfig, ModelConfig, gates
+from ttr.torch.nn import PUBLISHED, Design, LanguageModel, LayerConfig, ModelConfig, TestTimeRegression, gates
 from ttr.torch.nn.designs import GENERIC, published
 
 WORDS: dict[str, Any] = {
@@ -153,6 +154,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"layers": {"recipe": "rls", "design": 3}}, "design must be a published name or fields"),
     ({"layers": ["gated_deltanett"]}, "gated_deltanet"),
     ({"num_layers": 0}, "num_layers must be at least 1"),
+    ({"num_heads": "2"}, "num_heads must be a whole number, at least 1, but is '2'"),
+    ({"num_heads": 2.0}, "num_heads must be a whole number, at least 1, but is 2.0"),
+    ({"head_dim": True}, "head_dim must be a whole number, at least 1, but is True"),
+    ({"num_key_heads": "1"}, "num_key_heads must be a whole number"),
+    ({"mlp_ratio": "2"}, "mlp_ratio must be finite and >= 0 but is '2'"),
+    ({"mlp_ratio": 0.01}, "mlp_ratio must be 0, or 1 / hidden_size = 0.125 at least, but is 0.01"),
+    ({"tied": "false"}, "tied must be True or False but is 'false'"),
 ]
 
 
@@ -160,6 +168,45 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_words(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LanguageModel.from_config({**WORDS, **changes})
+
+
+#: Fields of a design that people would write, and that would have been taken for something else.
+BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"silu": "xyz"}, "silu must be letters of 'qkv' but is 'xyz'"),
+    ({"convolved": ["q"]}, "convolved must be letters of 'qkvx'"),
+    ({"qk_norm": "l3"}, "qk_norm must be l2, rms, layer or None but is 'l3'"),
+    ({"output_norm": True}, "output_norm must be rms, layer, l2 or None but is True"),
+    ({"output_gate": "relu", "output_norm": None}, "output_gate must be silu, sigmoid or None but is 'relu'"),
+    ({"skip": "no"}, "skip must be True or False but is 'no'"),
+    ({"bias": "false"}, "bias must be True or False"),
+    ({"conv_size": "4"}, "conv_size must be a whole number but is '4'"),
+    ({"rotary": "10000"}, "rotary must be a finite number"),
+    ({"start_size": -1}, "start_size must be finite and >= 0"),
+    ({"learn": "ridge"}, "learn must be a list of names of inputs but is 'ridge'"),
+    ({"key_lags": [math.nan]}, "key_lags must be a list of finite numbers"),
+    ({"gates": ["step"]}, "gates must be inputs with what makes them"),
+    ({"gates": {"step": None}}, r"gates\['step'\] must be a name, or options"),
+    ({"gates": {"step": {"gate": "Sigmoid", "scale": "2"}}}, r"gates\['step'\].scale must be like 1.0, .* '2'"),
+    ({"gates": {"log_decay": {"gate": "Decay", "a": [1]}}}, r"a must be like \(1.0, 16.0\), .* \(1,\)"),
+    ({"gates": {"log_decay": {"gate": "Decay", "rank": -1}}}, "rank must be like 0, .* -1"),
+    ({"gates": {"ridge": {"gate": "Positive", "start": "x"}}}, "start must be a number, .* 'x'"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD_FIELDS)
+def test_bad_designs(fields: dict[str, Any], words: str) -> None:
+    layer = {"recipe": "gated_deltanet", "design": {"like": "gated_deltanet", **fields}}
+    with pytest.raises(ValueError, match=words):
+        LanguageModel.from_config({**WORDS, "layers": layer})
+
+
+def test_a_layer_takes_a_design_as_it_is_written() -> None:
+    made = TestTimeRegression("rls", 8, 2, design="softmax")
+    assert made.design == PUBLISHED["softmax"]
+    assert TestTimeRegression("rls", 8, 2, design={"learn": ["ridge"]}).design == Design(learn=("ridge",))
+    assert Design(learn=["ridge"], key_lags=[0.0, 1.0]).key_lags == (0.0, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="words must be a dictionary, as JSON has objects, but is 'x'"):
+        ModelConfig.from_dict("x")  # type: ignore[arg-type]
 
 
 def test_bad_folders(tmp_path: Path) -> None:
@@ -184,7 +231,13 @@ def test_bad_folders(tmp_path: Path) -> None:
     path.write_text(json.dumps({n: w for n, w in words.items() if n != "vocabulary"}))
     with pytest.raises(ValueError, match="vocabulary must be given but is absent"):
         LanguageModel.from_pretrained(tmp_path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="config.json must be JSON but"):
+        LanguageModel.from_pretrained(tmp_path)
     path.write_text(json.dumps(words))
+    (tmp_path / "model.safetensors").write_bytes(b"junk")
+    with pytest.raises(ValueError, match="model.safetensors must be a file of safetensors but"):
+        LanguageModel.from_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="model.safetensors must be there"):
         LanguageModel.from_pretrained(tmp_path)

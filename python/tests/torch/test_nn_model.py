@@ -95,14 +95,14 @@ def test_bad_calls() -> None:
             small.generate(text(), 1, temperature=temperature)
     with pytest.raises(ValueError, match="count must be at least 0 but is -1"):
         small.generate(text(), -1)
-    for tokens_given in (text()[:, :1], text()[0], text()[:0]):
+    for tokens_given in (text()[:, :1], text()[:0]):
         with pytest.raises(ValueError, match=r"tokens must be \[B,T\], B >= 1, T >= 2, but is"):
             small.loss(tokens_given)
     sizes: dict[str, Any] = {"hidden_size": 8, "num_heads": 2, "num_layers": 1}
     for name, bad in (("hidden_size", 0), ("num_layers", 1.5), ("mlp_ratio", -1.0)):
         with pytest.raises(ValueError, match=rf"\[(LanguageModel|Block)\] {name} must be .* but is {bad}"):
             LanguageModel("rls", 8, **{**sizes, name: bad})
-    with pytest.raises(ValueError, match="vocabulary must be at least 1, a whole number, but is 0"):
+    with pytest.raises(ValueError, match="vocabulary must be at least 1 but is 0"):
         LanguageModel("rls", 0, **sizes)
     with pytest.raises(ValueError, match=r"recipes must be a recipe, .* but is \[\]"):
         LanguageModel([], 8, **sizes)

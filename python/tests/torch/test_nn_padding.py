@@ -106,6 +106,23 @@ def test_lengths_are_a_mask_of_right_padding() -> None:
 
 
 @torch.no_grad()
+def test_lists_are_masks_and_lengths() -> None:
+    module, x, small = layer("gated_deltanet"), tokens(2, 5), model()
+    mask, counts = [[0, 1, 1, 1, 1], [1] * 5], [3, 5]
+    assert torch.equal(module(x, attention_mask=mask), module(x, attention_mask=torch.tensor(mask)))
+    assert torch.equal(module(x, lengths=counts), module(x, lengths=torch.tensor(counts)))
+    words = text(2, 5)
+    assert torch.equal(small.loss(words, lengths=counts), small.loss(words, lengths=torch.tensor(counts)))
+    for kind in (torch.int32, torch.uint8):
+        assert torch.equal(small.loss(words.to(kind), lengths=counts), small.loss(words, lengths=counts))
+    with pytest.raises(ValueError, match=r"lengths must be whole numbers \[B\] = \[2\] but is torch.int64 \[\]"):
+        module(x, lengths=3)  # type: ignore[arg-type]
+    for bad in (words.double(), words[0], [[1, 2]]):
+        with pytest.raises(ValueError, match=r"tokens must be .*\[B,T\] of whole numbers but is"):
+            small(bad)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
 def test_a_mask_that_masks_nothing_goes_the_plain_way() -> None:
     module, x = layer("gated_deltanet"), tokens()
     with mock.patch.object(_padding, "Padding", side_effect=AssertionError("packed")):

@@ -39,6 +39,16 @@ def test_odds() -> None:
     torch.testing.assert_close(odds(top_k=3, top_p=0.8)[0], two)  # 0.7 of 0.85 is above 0.8
 
 
+def test_odds_of_narrow_logits_and_small_temperatures() -> None:
+    """A sum of 4096 equal odds in bfloat16 stops at a 256th; logits over 1e-40 are infinite in float32."""
+    flat = torch.zeros(1, 4096, dtype=torch.bfloat16)
+    kept = Sampling(top_p=0.5).odds(flat)
+    assert kept.dtype == torch.float32 and int((kept > 0).sum()) == 2048
+    for temperature in (1e-40, 5e-324):
+        found = Sampling(temperature=temperature).odds(torch.tensor([[1.0, 3.0, -2.0]]))
+        assert found.tolist() == [[0.0, 1.0, 0.0]]
+
+
 def test_draws_are_of_the_odds() -> None:
     logits = ODDS[:1].log().expand(4000, -1)
     drawn = Sampling(top_k=3).draw(logits, torch.Generator().manual_seed(0))[:, 0]
@@ -79,7 +89,10 @@ def test_prompts_in_a_list_are_each_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"top_k": 0}, "top_k must be a whole number, at least 1, but is 0"),
+        ({"top_k": 0}, "top_k must be at least 1 but is 0"),
+        ({"top_k": True}, "top_k must be a whole number, at least 1, but is True"),
+        ({"temperature": "hot"}, "temperature must be finite and >= 0 but is 'hot'"),
+        ({"top_p": "all"}, "top_p must be above 0 and at most 1 but is all"),
         ({"top_k": 1.5}, "top_k must be a whole number, at least 1, but is 1.5"),
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1 but is 0.0"),
         ({"top_p": float("nan")}, "top_p must be above 0 and at most 1 but is nan"),
@@ -93,8 +106,23 @@ def test_bad_words(words: dict[str, Any], message: str) -> None:
         model().generate(text(), 1, **words)
 
 
+def test_numbers_in_lists_are_prompts() -> None:
+    made = model()
+    found = made.generate([[1, 2, 3], (4,)], 3, temperature=0)
+    tensors = made.generate([torch.tensor([1, 2, 3]), torch.tensor([4], dtype=torch.uint8)], 3, temperature=0)
+    assert [row.dtype for row in (*found, *tensors)] == [torch.int64] * 4
+    assert all(torch.equal(a, b) for a, b in zip(found, tensors, strict=True))
+
+
 def test_bad_prompts() -> None:
     made = model()
+    for bad, given in (("abc", "str"), (text().double(), r"torch.float64 \[3, 5\]"), (text()[0], r"torch.int64 \[5\]")):
+        with pytest.raises(ValueError, match=f"tokens must be .* of whole numbers but is {given}"):
+            made.generate(bad, 1)
+    with pytest.raises(ValueError, match=r"tokens must be \[B,T\] of whole numbers but is torch.float32"):
+        made.generate([[0.5]], 1)
+    with pytest.raises(ValueError, match="count must be a whole number, at least 0, but is 1.5"):
+        made.generate(text(), 1.5)
     for bad in ([], [torch.tensor([], dtype=torch.long)], [text()]):
         with pytest.raises(ValueError, match=r"tokens must be prompts \[T\] of a token at least"):
             made.generate(bad, 1)

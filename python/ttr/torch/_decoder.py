@@ -107,8 +107,9 @@ class Decoder:
 
     def __init__(self, recipe: Any, draft: int = 0, dtype: torch.dtype | None = None) -> None:
         check_dtype("Decoder", dtype or torch.float32)
-        if not 0 <= draft <= (most := ttr.Decoder.most_draft):
-            raise ValueError(f"[Decoder] draft must be from 0 to {most} but is {draft}")
+        most = ttr.Decoder.most_draft
+        if not isinstance(draft, int) or not 0 <= draft <= most:
+            raise ValueError(f"[Decoder] draft must be from 0 to {most} but is {draft!r}")
         self.recipe = text_of(recipe)
         self._info = info_of(self.recipe)
         self._memory: Tensor | None = None
@@ -151,7 +152,9 @@ class Decoder:
             return self._step_draft(q, k, v, inputs)
         given = {"q": q, "k": k, "v": v, **inputs}
         answers = []
-        for t in range(count_tokens(self._info, given)):
+        if (count := count_tokens(self._info, given)) == 0:
+            return regress(self.recipe, **given)
+        for t in range(count):
             token = slice_tokens(self._info, given, t, t + 1)
             self._kept = [*self._kept, self._snapshot()][-self._draft :]
             rows = (token.pop(name) for name in ("q", "k", "v"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -181,9 +182,13 @@ def regress_at(
     if given.get("cu_seqlens") is not None:
         raise ValueError("[regress_at] cu_seqlens must be absent: a call for each sequence has states")
     count = count_tokens(info, given)
+    try:
+        at = [operator.index(place) for place in at]
+    except TypeError:
+        raise ValueError(f"[regress_at] at must be a list of whole numbers but is {at!r}") from None
     places = [0, *at, count]
     if any(b <= a for a, b in zip(places, places[1:-1])) or places[-2] > count:
-        raise ValueError(f"[regress_at] at must rise from 1 to {count} but is {list(at)}")
+        raise ValueError(f"[regress_at] at must rise from 1 to {count} but is {at}")
     answers, states = [], []
     held: Any = state
     for begin, end in zip(places, places[1:]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import torch
@@ -63,6 +63,8 @@ def retrieve(
     info = info_of(text_of(recipe))
     if not info.states:
         raise ValueError(f"[retrieve] recipe must be causal, with a state to be asked, but is {info.text}")
+    if not isinstance(state, Mapping):
+        raise ValueError(f"[retrieve] state must be tensors by their names but is {type(state).__name__}")
     held = {name: tensor for name, tensor in state.items() if tensor is not None}
     if not held:
         raise ValueError("[retrieve] state must have entries, of a memory that has read, but is empty")

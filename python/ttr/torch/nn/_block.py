@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from ._cache import Cache
 from ._layer import TestTimeRegression
 from ._padding import padding_of
-from ._sizes import refuse
+from ._sizes import check_number, refuse
 
 
 class Block(nn.Module):
@@ -19,9 +20,10 @@ class Block(nn.Module):
 
     def __init__(self, layer: TestTimeRegression, *, mlp_ratio: float = 8 / 3) -> None:
         super().__init__()
-        if not 0 <= mlp_ratio < math.inf:
-            refuse("mlp_ratio", "finite and >= 0", mlp_ratio, "Block")
+        check_number("mlp_ratio", mlp_ratio, "Block")
         size = layer.hidden_size
+        if 0 < mlp_ratio * size < 1:
+            refuse("mlp_ratio", f"0, or 1 / hidden_size = {1 / size:.3g} at least,", mlp_ratio, "Block")
         self.norm = nn.RMSNorm(size)
         self.layer = layer
         self.mlp = GatedMLP(size, int(mlp_ratio * size)) if mlp_ratio else None
@@ -32,8 +34,8 @@ class Block(nn.Module):
         *,
         cache: Cache | None = None,
         cu_seqlens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
         """[B, T, hidden_size], as `TestTimeRegression`; zeros at padding."""
         padding = padding_of("Block", x, cu_seqlens, attention_mask, lengths)

@@ -15,7 +15,7 @@ from .._arguments import slice_tokens
 from .._decoder import Decoder
 from .._recipes import info_of
 from .._regress import regress
-from ._sizes import refuse
+from ._sizes import refuse, whole
 
 
 class Cache:
@@ -85,9 +85,7 @@ class Cache:
 
     def repeat(self, times: int) -> None:
         """Every row of the batch `times` times, side by side."""
-        if times < 1:
-            refuse("times", "at least 1", times, "Cache")
-        self.reorder(torch.arange(self.batch).repeat_interleave(times))
+        self.reorder(torch.arange(self.batch).repeat_interleave(whole("times", times, op="Cache")))
 
     # ---- The way back ----------------------------------------------------------------------------
 
@@ -99,6 +97,7 @@ class Cache:
 
     def roll_back(self, tokens: int) -> None:
         """Forgets the last tokens of every row, at most `pending`. ValueError: more."""
+        tokens = whole("tokens", tokens, 0, "Cache")
         if not 0 <= tokens <= self.pending:
             how = f" (draft = {self.draft})" if tokens > self.draft else ""
             refuse("tokens", f"in 0 .. {self.pending}, those that can be taken back{how},", tokens, "Cache")
@@ -112,7 +111,7 @@ class Cache:
 
     def crop(self, tokens: int) -> None:
         """Forgets all but the first tokens. ValueError: more than `pending` would have to go."""
-        least = self.tokens - self.pending
+        tokens, least = whole("tokens", tokens, 0, "Cache"), self.tokens - self.pending
         if not least <= tokens <= self.tokens:
             refuse("tokens", f"in {least} .. {self.tokens}, as draft = {self.draft},", tokens, "Cache")
         self.roll_back(self.tokens - tokens)
@@ -132,6 +131,9 @@ class Cache:
     ) -> Tensor:
         """y of some tokens, which the memory has then read; `start`: what the layer starts from."""
         recipe, info = self.memory.recipe, info_of(self.memory.recipe)
+        if tokens == 0 and self.batch:  # the memory, and its way back, stay as they are
+            nothing: Tensor = regress(recipe, cu_seqlens=cu_seqlens, **inputs)
+            return nothing
         alone = 0  # of them, at the end, are stepped
         if cu_seqlens is None and inputs["v"].is_cpu:
             begun = self.batch > 0

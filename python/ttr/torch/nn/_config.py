@@ -69,6 +69,8 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, words: Mapping[str, Any]) -> ModelConfig:
         """The configuration that `to_dict` gave, or that a person writes."""
+        if not isinstance(words, Mapping):
+            refuse("words", "a dictionary, as JSON has objects,", repr(words), "ModelConfig")
         taken = [field.name for field in fields(cls)]
         check_words("ModelConfig", words, [*taken, *OF_TRANSFORMERS])
         if words.get("model_type", MODEL_TYPE) != MODEL_TYPE:

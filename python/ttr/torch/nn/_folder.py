@@ -24,7 +24,7 @@ def save(folder: str | os.PathLike[str], config: ModelConfig, model: nn.Module) 
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     with whole(place / TENSORS) as part:
-        safetensors.save_file(tensors, part, metadata={"format": "pt"})
+        safetensors.torch.save_file(tensors, part, metadata={"format": "pt"})
     write_whole(place / CONFIG, text)
 
 
@@ -33,7 +33,7 @@ def config_of(folder: str | os.PathLike[str]) -> ModelConfig:
     path = Path(folder) / CONFIG
     try:
         words = json.loads(path.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"[from_pretrained] {path} must be JSON but: {error}") from None
     if not isinstance(words, dict):
         raise ValueError(f"[from_pretrained] {path} must be an object of JSON but is {words!r}")
@@ -46,7 +46,11 @@ def load_into(model: nn.Module, folder: str | os.PathLike[str]) -> None:
     path = Path(folder) / TENSORS
     if not path.exists():
         raise FileNotFoundError(f"[from_pretrained] {path} must be there but is not")
-    tensors: dict[str, Tensor] = _safetensors().load_file(path)
+    safetensors = _safetensors()
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"[from_pretrained] {path} must be a file of safetensors but: {error}") from None
     if tensors and all(name.startswith("model.") for name in tensors):  # of a TtrForCausalLM
         tensors = {name.removeprefix("model."): t for name, t in tensors.items()}
     wanted = {name: list(t.shape) for name, t in model.state_dict().items()}
@@ -67,7 +71,7 @@ def _safetensors() -> Any:
         raise ImportError("models in folders need safetensors: pip install safetensors")
     import safetensors.torch
 
-    return safetensors.torch
+    return safetensors
 
 
 def on_no_device() -> torch.device:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from ._rotary import positions_of, rotate
 from ._sizes import refuse, sizes_of
 from ._start import add_late_parts, start_open
 from ._words import describe
+from ._written import design_of
 from .designs import Design
 from .gates import Need
 
@@ -44,7 +45,8 @@ class TestTimeRegression(nn.Module):
     head_dim        Dk of q and k (hidden_size / num_heads)
     value_dim       Dv of v (head_dim)
     num_key_heads   heads of q and k; divides num_heads (num_heads; of a matrix decay 1)
-    design          what is around the memory (`published(recipe)`)
+    design          what is around the memory (`published(recipe)`): a `Design`, the name of a published
+                    one, or the words that a configuration has for one
     ==============  ================================================================================
 
     Every input that the recipe asks for beside q, k and v is made by a gate (`ttr.torch.nn.gates`):
@@ -78,17 +80,17 @@ class TestTimeRegression(nn.Module):
         head_dim: int | None = None,
         value_dim: int | None = None,
         num_key_heads: int | None = None,
-        design: Design | None = None,
+        design: Design | str | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.design = design = table.published(recipe) if design is None else design
+        self.design = table.published(recipe) if design is None else design_of(design)
         self.recipe = ttr.Recipe(recipe)
         self._text = str(self.recipe)
         self._specs = {spec["keyword"]: spec for spec in ttr.input_specs(self.recipe)}
-        self.hidden_size = hidden_size
         self.sizes = sizes_of(
             self.recipe, self._specs, hidden_size, num_heads, head_dim, value_dim, num_key_heads
         )
+        self.hidden_size = self.sizes.hidden
         self._check_design()
         self._make_rows()
         self._make_gates()
@@ -237,8 +239,8 @@ class TestTimeRegression(nn.Module):
         *,
         cache: Cache | None = None,
         cu_seqlens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
         """The layer's output for x, as the class says."""
         if x.dim() != 3 or x.shape[-1] != self.hidden_size:

@@ -21,9 +21,9 @@ from ._config import ModelConfig
 from ._folder import config_of, load_into, on_no_device, save
 from ._layer import TestTimeRegression
 from ._loss import cross_entropy
-from ._padding import padding_of, real_tokens
+from ._padding import padding_of, real_tokens, whole_tokens
 from ._sampling import Sampling, pad, sampling_of
-from ._sizes import refuse
+from ._sizes import refuse, whole
 from ._start import start_small
 from .designs import Design
 
@@ -68,9 +68,9 @@ class LanguageModel(nn.Module):
         if not recipes:
             refuse("recipes", "a recipe, or a sequence of them,", recipes, "LanguageModel")
         sizes = {"vocabulary": vocabulary, "hidden_size": hidden_size, "num_layers": num_layers}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                refuse(name, "at least 1, a whole number,", size, "LanguageModel")
+        sizes = {name: whole(name, size, op="LanguageModel") for name, size in sizes.items()}
+        if not isinstance(tied, bool):
+            refuse("tied", "True or False", repr(tied), "LanguageModel")
         for recipe in recipes:
             if not ttr.state_specs(recipe):
                 why = "as others read the tokens that are asked for,"
@@ -79,6 +79,7 @@ class LanguageModel(nn.Module):
             _layers(recipes, design), **sizes, num_heads=num_heads, head_dim=head_dim,
             value_dim=value_dim, num_key_heads=num_key_heads, mlp_ratio=mlp_ratio, tied=tied,
         )  # fmt: skip
+        vocabulary, hidden_size, num_layers = sizes.values()
         self.embedding = nn.Embedding(vocabulary, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
         heads = {"head_dim": head_dim, "value_dim": value_dim, "num_key_heads": num_key_heads}
@@ -138,13 +139,15 @@ class LanguageModel(nn.Module):
         *,
         caches: Sequence[Cache] | None = None,
         cu_seqlens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
         """What the head reads, [B, T, hidden_size], zeros at padding; caches one a block, and all else
         as `TestTimeRegression`."""
-        if caches is not None and len(caches) != len(self.blocks):
-            refuse("caches", f"{len(self.blocks)}, one a block,", len(caches), "LanguageModel")
+        tokens = whole_tokens(tokens, "tokens", "LanguageModel")
+        if caches is not None and (isinstance(caches, Cache) or len(caches) != len(self.blocks)):
+            given = "one" if isinstance(caches, Cache) else len(caches)
+            refuse("caches", f"{len(self.blocks)}, one a block,", given, "LanguageModel")
         padding = padding_of("LanguageModel", tokens, cu_seqlens, attention_mask, lengths)
         if padding is not None:
             packed = self._run(padding.pack(tokens), caches, padding.cu_seqlens)
@@ -180,13 +183,14 @@ class LanguageModel(nn.Module):
         self,
         tokens: Tensor,
         *,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
         """The mean cross entropy of every real token but the first of its row, given those before it.
         tokens [B, T], T >= 2, B >= 1, two real ones in a row at least; ValueError otherwise. Logits of
         large vocabularies are made in pieces, and not kept."""
-        if tokens.dim() != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
+        tokens = whole_tokens(tokens, "tokens", "LanguageModel")
+        if tokens.shape[0] < 1 or tokens.shape[1] < 2:
             refuse("tokens", "[B,T], B >= 1, T >= 2,", list(tokens.shape), "LanguageModel")
         padding = padding_of("LanguageModel", tokens, None, attention_mask, lengths)
         vocabulary = self.embedding.num_embeddings
@@ -214,12 +218,12 @@ class LanguageModel(nn.Module):
         count: int,
         *,
         generator: torch.Generator | None = None,
-        attention_mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        lengths: Tensor | Sequence[Any] | None = None,
         **sampling: Any,
     ) -> Any:
         """tokens [B, T], T >= 1, and behind them `count` more. Padding may stand anywhere; each row goes
-        on from its last real token. Of prompts in a list, each [T_b], a list comes back.
+        on from its last real token. Of prompts in a list, each [T_b] or a list of numbers, a list comes back.
 
         `sampling`: temperature (1), the likeliest where that is 0; top_k, among the k likeliest; top_p,
         among as few of these as have that share together; stop, tokens behind which a row ends: it
@@ -232,11 +236,12 @@ class LanguageModel(nn.Module):
             if attention_mask is not None or lengths is not None:
                 absent = "absent where prompts are a list"
                 refuse("attention_mask and lengths", absent, "given", "LanguageModel")
-            padded, counts = pad(tokens)
+            padded, counts = pad(tokens, self.embedding.weight.device)
             real = real_tokens("LanguageModel", padded, None, counts)
             continued = self._generate(padded, count, how, generator, real)
-            return how.cut(tokens, continued[:, padded.shape[1] :])
-        if tokens.dim() != 2 or tokens.shape[1] < 1:
+            return how.cut(padded, counts, continued[:, padded.shape[1] :])
+        tokens = whole_tokens(tokens, "tokens", "LanguageModel")
+        if tokens.shape[1] < 1:
             refuse("tokens", "[B,T], T >= 1,", list(tokens.shape), "LanguageModel")
         real = real_tokens("LanguageModel", tokens, attention_mask, lengths)
         return self._generate(tokens, count, how, generator, real)
@@ -244,8 +249,7 @@ class LanguageModel(nn.Module):
     def _generate(
         self, tokens: Tensor, count: int, how: Sampling, generator: Any, real: Tensor | None
     ) -> Tensor:
-        if count < 0:
-            refuse("count", "at least 0", count, "LanguageModel")
+        count = whole("count", count, 0, "LanguageModel")
         last = torch.full_like(tokens[:, 0], -1) if real is None else _last(real)
         caches, new, rows = self.new_caches(), tokens, torch.arange(len(tokens), device=tokens.device)
         ended = torch.zeros_like(last, dtype=torch.bool)

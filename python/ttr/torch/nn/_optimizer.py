@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import nn
 
 from ._convolution import ShortConvolution
 from ._layer import TestTimeRegression
-from ._sizes import refuse
+from ._sizes import check_number, refuse
 
 #: Modules whose `weight` is a matrix that weight decay keeps small.
 _MATRICES = (nn.Linear, nn.Embedding, ShortConvolution)
@@ -27,8 +26,9 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.1) -> list[dict[s
     Any module may be given; a parameter that has several names is one. ValueError: a weight decay
     that is negative or not finite; a model without parameters that learn.
     """
-    if not 0 <= weight_decay < math.inf:
-        refuse("weight_decay", "finite and >= 0", weight_decay, "parameter_groups")
+    check_number("weight_decay", weight_decay, "parameter_groups")
+    if not isinstance(model, nn.Module):
+        refuse("model", "a module", type(model).__name__, "parameter_groups")
     layers = [module for module in model.modules() if isinstance(module, TestTimeRegression)]
     of_gates = {id(p) for layer in layers for p in layer.gates.parameters()}
     matrices = {id(m.weight) for m in model.modules() if isinstance(m, _MATRICES)} - of_gates

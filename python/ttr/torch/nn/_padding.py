@@ -7,6 +7,9 @@ convolution. Wherever padding stands, left, right or between, nothing else has t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -34,8 +37,20 @@ class Padding:
         return rows.index_copy(0, self.places, y[0]).view(*self.shape, *y.shape[2:])
 
 
+def whole_tokens(tokens: Any, argument: str, op: str) -> Tensor:
+    """tokens [B, T] as an embedding and a loss take them. ValueError: what are no whole numbers [B, T]."""
+    if not isinstance(tokens, Tensor):
+        refuse(argument, "a tensor [B,T] of whole numbers", type(tokens).__name__, op)
+    if tokens.dim() != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+        refuse(argument, "[B,T] of whole numbers", f"{tokens.dtype} {list(tokens.shape)}", op)
+    return tokens.long()
+
+
 def real_tokens(
-    op: str, rows: Tensor, attention_mask: Tensor | None, lengths: Tensor | None
+    op: str,
+    rows: Tensor,
+    attention_mask: Tensor | Sequence[Any] | None,
+    lengths: Tensor | Sequence[Any] | None,
 ) -> Tensor | None:
     """Which tokens of rows [B, T, ...] are real, bool [B, T]; None where all are.
 
@@ -44,10 +59,10 @@ def real_tokens(
     batch, tokens = rows.shape[:2]
     if attention_mask is not None:
         if lengths is not None:
-            refuse("lengths", "absent where an attention_mask is given", list(lengths.shape), op)
-        mask = _of_mask(op, attention_mask, batch, tokens)
+            refuse("lengths", "absent where an attention_mask is given", lengths, op)
+        mask = _of_mask(op, _tensor(attention_mask, rows), batch, tokens)
     elif lengths is not None:
-        mask = _of_lengths(op, lengths, batch, tokens)
+        mask = _of_lengths(op, _tensor(lengths, rows), batch, tokens)
     else:
         return None
     return None if bool(mask.all()) else mask
@@ -57,8 +72,8 @@ def padding_of(
     op: str,
     rows: Tensor,
     cu_seqlens: Tensor | None,
-    attention_mask: Tensor | None,
-    lengths: Tensor | None,
+    attention_mask: Tensor | Sequence[Any] | None,
+    lengths: Tensor | Sequence[Any] | None,
 ) -> Padding | None:
     """The padding of rows [B, T, ...]; None where all tokens are real. ValueError that names the
     argument."""
@@ -66,6 +81,11 @@ def padding_of(
         refuse("cu_seqlens", "absent where padding is given", list(cu_seqlens.shape), op)
     mask = real_tokens(op, rows, attention_mask, lengths)
     return None if mask is None else Padding(mask)
+
+
+def _tensor(given: Any, rows: Tensor) -> Tensor:
+    """What a caller may have as numbers in a list as well."""
+    return given if isinstance(given, Tensor) else torch.as_tensor(given, device=rows.device)
 
 
 def _of_mask(op: str, mask: Tensor, batch: int, tokens: int) -> Tensor:

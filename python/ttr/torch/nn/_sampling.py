@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._sizes import refuse
+from ._padding import whole_tokens
+from ._sizes import check_number, refuse, whole
 from ._written import check_words
 
 
@@ -25,11 +26,10 @@ class Sampling:
     stop: Sequence[int] = ()  #: tokens behind which a row ends
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            refuse("temperature", "finite and >= 0", self.temperature, "LanguageModel")
-        if self.top_k is not None and (not isinstance(self.top_k, Integral) or self.top_k < 1):
-            refuse("top_k", "a whole number, at least 1,", self.top_k, "LanguageModel")
-        if not 0 < self.top_p <= 1:
+        check_number("temperature", self.temperature, "LanguageModel")
+        if self.top_k is not None:
+            whole("top_k", self.top_k, op="LanguageModel")
+        if not isinstance(self.top_p, Real) or not 0 < self.top_p <= 1:
             refuse("top_p", "above 0 and at most 1", self.top_p, "LanguageModel")
         stop = self.stop
         if not isinstance(stop, (list, tuple)) or not all(isinstance(one, Integral) for one in stop):
@@ -43,8 +43,11 @@ class Sampling:
         return torch.multinomial(odds, 1, generator=generator)
 
     def odds(self, logits: Tensor) -> Tensor:
-        """[B, V], at a temperature above 0; first the k likeliest, then the share p of what is left."""
-        logits = logits / self.temperature
+        """[B, V], at a temperature above 0; first the k likeliest, then the share p of what is left. In
+        float64: sums of many small odds lose digits, and a small temperature makes large numbers."""
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        logits = logits.double()
+        logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             chosen = logits.topk(self.top_k).indices
             left_out = torch.ones_like(logits, dtype=torch.bool).scatter(-1, chosen, False)
@@ -54,18 +57,18 @@ class Sampling:
             sorted_odds, order = odds.sort(dim=-1, descending=True, stable=True)
             above = sorted_odds.cumsum(-1) - sorted_odds  # the share of all that are likelier
             odds = odds.scatter(-1, order, sorted_odds.masked_fill(above >= self.top_p, 0.0))
-        return odds  # multinomial takes weights
+        return odds.to(dtype)  # multinomial takes weights
 
     def ends(self, tokens: Tensor) -> Tensor:
         """Whether tokens [B] are of those that a row ends with."""
         return torch.isin(tokens, torch.tensor(list(self.stop), device=tokens.device))
 
-    def cut(self, prompts: Sequence[Tensor], more: Tensor) -> list[Tensor]:
-        """Prompts with what was said behind each, [B, n], up to the token that it ended with."""
+    def cut(self, prompts: Tensor, lengths: Tensor, more: Tensor) -> list[Tensor]:
+        """Prompts [B, T] of some lengths with what was said behind each, [B, n], up to the token that it ended with."""
         texts = []
-        for prompt, said in zip(prompts, more):
+        for prompt, length, said in zip(prompts, lengths.tolist(), more):
             end = self.ends(said).nonzero()[:1, 0] if self.stop else said[:0]
-            texts.append(torch.cat([prompt, said[: int(end[0]) + 1] if len(end) else said]))
+            texts.append(torch.cat([prompt[:length], said[: int(end[0]) + 1] if len(end) else said]))
         return texts
 
 
@@ -75,10 +78,12 @@ def sampling_of(words: Mapping[str, Any]) -> Sampling:
     return Sampling(**words)
 
 
-def pad(prompts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def pad(prompts: Sequence[Tensor | Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Prompts of several lengths as one batch [B, T], padded behind, and their lengths [B]."""
-    shapes = [list(prompt.shape) for prompt in prompts]
+    texts = [torch.as_tensor(prompt, device=device) for prompt in prompts]
+    shapes = [list(text.shape) for text in texts]
     if not shapes or any(len(shape) != 1 or shape[0] < 1 for shape in shapes):
         refuse("tokens", "prompts [T] of a token at least, one or more of them,", shapes, "LanguageModel")
-    lengths = torch.tensor([shape[0] for shape in shapes], device=prompts[0].device)
-    return torch.nn.utils.rnn.pad_sequence(list(prompts), batch_first=True), lengths
+    texts = [whole_tokens(text[None], "tokens", "LanguageModel")[0] for text in texts]
+    lengths = torch.tensor([len(text) for text in texts], device=device)
+    return torch.nn.utils.rnn.pad_sequence(texts, batch_first=True), lengths

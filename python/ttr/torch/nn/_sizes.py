@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NoReturn
 
 
 def refuse(argument: str, required: str, given: object, op: str = "TestTimeRegression") -> NoReturn:
     """ValueError: one line that names the argument."""
     raise ValueError(f"[{op}] {argument} must be {required} but is {given}")
+
+
+def whole(argument: str, given: Any, least: int = 1, op: str = "TestTimeRegression") -> int:
+    """A whole number of any kind as an int. ValueError: what is none, or below `least`."""
+    try:
+        number = None if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        number = None
+    if number is None:
+        refuse(argument, f"a whole number, at least {least},", repr(given), op)
+    if number < least:
+        refuse(argument, f"at least {least}", number, op)
+    return number
+
+
+def check_number(argument: str, given: Any, op: str) -> None:
+    """ValueError: what is no finite number of at least 0."""
+    number = isinstance(given, Real) and not isinstance(given, bool)
+    if not (number and 0 <= given < math.inf):
+        refuse(argument, "finite and >= 0", repr(given), op)
 
 
 @dataclass(frozen=True)
@@ -47,19 +70,14 @@ def sizes_of(
     key_heads: int | None,
 ) -> Sizes:
     """What a caller left out filled in. ValueError that names the argument."""
-    for name, size in (("hidden_size", hidden), ("num_heads", heads)):
-        if size < 1:
-            refuse(name, "at least 1", size)
+    hidden, heads = whole("hidden_size", hidden), whole("num_heads", heads)
     if head_dim is None and hidden % heads:
         refuse("num_heads", f"a divisor of hidden_size = {hidden}", heads)
-    key_dim = hidden // heads if head_dim is None else head_dim
-    value_dim = key_dim if value_dim is None else value_dim
+    key_dim = hidden // heads if head_dim is None else whole("head_dim", head_dim)
+    value_dim = key_dim if value_dim is None else whole("value_dim", value_dim)
     if key_heads is None:
         key_heads = 1 if recipe.option("decay") == "matrix" else heads
-    for name, size in (("head_dim", key_dim), ("value_dim", value_dim)):
-        if size < 1:
-            refuse(name, "at least 1", size)
-    if key_heads < 1 or heads % key_heads:
+    if heads % (key_heads := whole("num_key_heads", key_heads)):
         refuse("num_key_heads", f"a divisor of num_heads = {heads}", key_heads)
     if value_dim != key_dim and ("q" not in specs or recipe.option("residual") == "true"):
         why = "there are no keys" if "q" not in specs else "the network adds its input"

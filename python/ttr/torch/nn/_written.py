@@ -56,10 +56,7 @@ def design_of(given: Any) -> Design:
     fields = dict(given)
     check_words("ModelConfig] design: [Design", fields, [*_FIELDS, "like"])
     base = _published(fields.pop("like")) if "like" in fields else Design()
-    for name in ("learn", "key_lags"):
-        if name in fields:
-            fields[name] = tuple(fields[name])
-    if "gates" in fields:
+    if isinstance(fields.get("gates"), Mapping):
         made = {name: gate_of(name, gate) for name, gate in fields["gates"].items()}
         fields["gates"] = {**base.gates, **made} if "like" in given else made
     return dataclasses.replace(base, **fields)
@@ -72,26 +69,42 @@ def _published(name: str) -> Design:
 
 def gate_of(argument: str, given: Any) -> Factory:
     """The gate that is written for an input."""
-    words = {"gate": given} if isinstance(given, str) else dict(given)
-    if "gate" not in words:
+    words = {"gate": given} if isinstance(given, str) else given
+    if not isinstance(words, Mapping) or "gate" not in words:
         refuse(f"gates['{argument}']", 'a name, or options beside "gate"', given, "ModelConfig")
-    name = words.pop("gate")
+    name = words["gate"]
+    options = {n: tuple(v) if isinstance(v, list) else v for n, v in words.items() if n != "gate"}
     check_words(f"ModelConfig] gates['{argument}']: [gates", [name], GATES)
-    check_words(f"ModelConfig] gates['{argument}']: [{name}", words, _options(GATES[name]))
-    options = {key: tuple(v) if isinstance(v, list) else v for key, v in words.items()}
+    taken = _options(GATES[name])
+    check_words(f"ModelConfig] gates['{argument}']: [{name}", options, taken)
+    for option, value in options.items():
+        if not _is_like(value, taken[option]):
+            what = f"like {taken[option]!r}" if taken[option] is not None else "a number"
+            refuse(f"gates['{argument}'].{option}", f"{what}, which it is otherwise,", repr(value), "ModelConfig")
     return functools.partial(GATES[name], **options) if options else GATES[name]
 
 
-def _options(factory: Any) -> set[str]:
-    """The options of a gate, those that it hands on to its base as well."""
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a gate takes `value` where it has `default` otherwise; None stands for a number that it finds."""
+    if isinstance(default, tuple):
+        return isinstance(value, tuple) and len(value) == len(default) and all(map(_is_like, value, default))
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, int):
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, (int, float)) or value is default is None
+
+
+def _options(factory: Any) -> dict[str, Any]:
+    """The options of a gate and their defaults, those that it hands on to its base as well."""
     if not isinstance(factory, type):
-        return set(inspect.signature(factory).parameters) - {"need"}
-    found: set[str] = set()
+        return {p.name: p.default for p in inspect.signature(factory).parameters.values() if p.name != "need"}
+    found: dict[str, Any] = {}
     for base in factory.__mro__:
         if base is nn.Module or "__init__" not in vars(base):
             continue
         parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-        found |= {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        found = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} | found
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return found

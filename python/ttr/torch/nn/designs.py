@@ -7,14 +7,17 @@ produce the gates", and the papers named. Everything else follows from the input
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import ttr
 
 from . import gates
+from ._sizes import refuse
 from .gates import Factory
 
 
@@ -34,7 +37,7 @@ class Design:
     key_lags        w_0, w_1, ...: keys are sum_i w_i W_K x_{t-i}, one w for all channels, in
                     place of their depthwise convolution
     learn_lags      whether w is learned
-    qk_norm         "l2" or "rms" of q and k, a head each
+    qk_norm         "l2", "rms" or "layer" of q and k, a head each
     rotary          base of rotary positions of q and k behind that, 10000 say; 0: none
     output_norm     "rms", "layer" or "l2" of what is read, a head each, with a scale
     output_gate     "silu" or "sigmoid" of a projection of x, times what is read
@@ -54,7 +57,7 @@ class Design:
     silu: str = ""
     key_lags: tuple[float, ...] = ()
     learn_lags: bool = True
-    qk_norm: Literal["l2", "rms"] | None = None
+    qk_norm: Literal["l2", "rms", "layer"] | None = None
     rotary: float = 0.0
     output_norm: Literal["rms", "layer", "l2"] | None = None
     output_gate: Literal["silu", "sigmoid"] | None = None
@@ -63,6 +66,54 @@ class Design:
     skip: bool = False
     bias: bool = False
     source: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("learn", "key_lags"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, (what, takes) in _FIELDS.items():
+            if not takes(given := getattr(self, name)):
+                refuse(name, what, repr(given), "Design")
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
+
+
+def _letters(taken: str) -> tuple[str, Callable[[Any], bool]]:
+    return f"letters of '{taken}'", lambda given: isinstance(given, str) and set(given) <= set(taken)
+
+
+def _one_of(*words: str) -> tuple[str, Callable[[Any], bool]]:
+    return f"{', '.join(words)} or None", lambda given: given is None or given in words
+
+
+def _tuple_of(what: str, kind: Callable[[Any], bool]) -> tuple[str, Callable[[Any], bool]]:
+    return f"a list of {what}", lambda given: isinstance(given, tuple) and all(map(kind, given))
+
+
+_SWITCH = "True or False", lambda given: isinstance(given, bool)
+_SIZE = "a finite number", _is_number
+
+#: What each field of a design must be, and whether something is that. Ranges are the layer's to check.
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "gates": ("inputs with what makes them", lambda given: isinstance(given, Mapping)),
+    "learn": _tuple_of("names of inputs", lambda given: isinstance(given, str)),
+    "start_size": ("finite and >= 0", lambda given: _is_number(given) and given >= 0),
+    "conv_size": ("a whole number", lambda given: isinstance(given, int) and not isinstance(given, bool)),
+    "convolved": _letters("qkvx"),
+    "silu": _letters("qkv"),
+    "key_lags": _tuple_of("finite numbers", _is_number),
+    "learn_lags": _SWITCH,
+    "qk_norm": _one_of("l2", "rms", "layer"),
+    "rotary": _SIZE,
+    "output_norm": _one_of("rms", "layer", "l2"),
+    "output_gate": _one_of("silu", "sigmoid"),
+    "gate_first": _SWITCH,
+    "gate_bias": _SWITCH,
+    "skip": _SWITCH,
+    "bias": _SWITCH,
+}
 
 
 #: What makes an input where a design says nothing else.
