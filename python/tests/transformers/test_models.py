@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 from pathlib import Path
@@ -161,6 +162,73 @@ def test_caches_go_back_and_select() -> None:
     rows = ids[[2, 2, 0, 0]]
     assert cache.get_seq_length() == 6
     torch.testing.assert_close(made(rows[:, 6:], cache=cache).logits, made(rows).logits[:, 6:])
+
+
+@torch.no_grad()
+def test_the_older_name_of_a_cache_is_one() -> None:
+    made, ids = model(), prompt()
+    out = made(ids[:, :5])
+    with pytest.warns(FutureWarning, match="Use `cache` instead"):  # as other models of transformers say
+        after = made(ids[:, 5:], past_key_values=out.cache).logits
+    torch.testing.assert_close(after, made(ids).logits[:, 5:])
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_packed_sequences_know_nothing_of_each_other(batch: int) -> None:
+    """By whichever words the data collators of transformers say where they begin."""
+    made, ids = model(), prompt(2, 9)
+    packed = torch.cat([ids, ids.flip(0)], 1)[:batch]  # sequences of 9 and 9 tokens in each row
+    want = torch.cat([made(packed[:, :9]).logits, made(packed[:, 9:]).logits], 1)
+    positions = torch.arange(9).repeat(2)[None]
+    ways: list[dict[str, Any]] = [{"position_ids": positions}, {"seq_idx": (torch.arange(18) // 9)[None]}]
+    if batch == 1:
+        cuts = torch.tensor([0, 9, 18], dtype=torch.int32)
+        ways.append({"cu_seq_lens_q": cuts, "cu_seq_lens_k": cuts, "max_length_q": 9, "max_length_k": 9})
+    for words in ways:
+        out = made(packed, labels=packed, **words)
+        torch.testing.assert_close(out.logits, want)
+        with torch.no_grad():
+            assert made(packed, **words).cache is None
+            with pytest.raises(ValueError, match="cache must be absent where sequences are packed"):
+                made(packed, use_cache=True, **words)
+    whole = made(packed, position_ids=torch.arange(3, 21)[None]).logits  # one sequence, wherever it begins
+    torch.testing.assert_close(whole, made(packed).logits)
+    with pytest.raises(ValueError, match=r"position_ids must be \[B,T\] = \[., 18\] but is \[1, 9\]"):
+        made(packed, position_ids=positions[:, :9])
+
+
+@torch.no_grad()
+def test_what_a_call_refuses() -> None:
+    made, (ids, mask) = model(), left_padded()
+    for words, message in (
+        ({"attention_mask": torch.cat([mask, mask], 1)}, r"attention_mask must be \[B,past \+ T\] = \[3,9\] but is \[3, 18\]"),
+        ({"output_hidden_states": True}, "output_hidden_states must be absent, .* but is given"),
+        ({"output_attentions": True}, "output_attentions must be absent"),
+        ({"inputs_embeds": torch.zeros(3, 9, 16)}, "inputs_embeds must be absent, as tokens are given by input_ids"),
+        ({"cache": transformers.DynamicCache()}, "cache must be a TtrCache, .* but is DynamicCache"),
+        ({"labels": ids[:, :5]}, r"labels must be \[3, 9\], as input_ids is, but is \[3, 5\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            made(ids, **words)
+    with pytest.raises(ValueError, match=r"input_ids must be a tensor \[B,T\] of whole numbers but is NoneType"):
+        made()
+    cache = made(ids[:, :5], attention_mask=mask[:, :5]).cache
+    for given in (mask[:, 5:], mask):  # of what is new, or of all
+        after = made(ids[:, 5:], cache=copy.deepcopy(cache), attention_mask=given).logits
+        torch.testing.assert_close(after, made(ids, attention_mask=mask).logits[:, 5:])
+    with pytest.raises(ValueError, match=r"attention_mask must be \[B,past \+ T\] = \[3,9\] but is \[3, 8\]"):
+        made(ids[:, 5:], cache=cache, attention_mask=mask[:, 1:])
+
+
+@torch.no_grad()
+def test_all_blocks_go_back_or_none() -> None:
+    made, ids = model(), prompt()
+    cache = TtrCache(made.model, draft=3)
+    made(ids, cache=cache)
+    cache.caches[2].reorder([0, 1, 2])  # least squares cannot go back behind that
+    with pytest.raises(ValueError, match="max_length must be so many that at most 0 tokens go, .* but is -1"):
+        cache.crop(-1)
+    assert [one.tokens for one in cache.caches] == [9, 9, 9]
 
 
 @pytest.mark.parametrize("words", [{}, {"tied": False, "head_dim": 5, "mlp_ratio": 0}])

@@ -36,10 +36,12 @@ from transformers import (
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.utils.deprecation import deprecate_kwarg
 
 import ttr
 from ttr.torch.nn import Cache, LanguageModel, ModelConfig
 from ttr.torch.nn._loss import in_pieces, is_large
+from ttr.torch.nn._padding import whole_tokens
 from ttr.torch.nn._sizes import refuse
 from ttr.torch.nn._written import check_words
 
@@ -139,6 +141,10 @@ class TtrCache:
     def crop(self, max_length: int) -> None:
         """Takes back -max_length tokens; where it is above 0, keeps the first ones instead."""
         back = -max_length if max_length <= 0 else max(self.columns - max_length, 0)
+        most = min(cache.pending for cache in self.caches)
+        if back > most:  # none goes back where one cannot
+            what = f"so many that at most {most} tokens go, those that can be taken back,"
+            refuse("max_length", what, max_length, "TtrCache")
         for cache in self.caches:
             cache.roll_back(back)
         self.columns -= back
@@ -207,9 +213,10 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         prepare: Any = super()._prepare_cache_for_generation  # type: ignore[misc]
         return prepare(generation_config, model_kwargs, generation_mode, *args)
 
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cache: TtrCache | None = None,
         labels: Tensor | None = None,
@@ -221,23 +228,19 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         """Logits [B, T, vocabulary] of input_ids [B, T], of the last `logits_to_keep` alone where that is
         above 0; with labels (-100: none) the mean cross entropy of the next token. Where gradients are
         wanted and a vocabulary is large, the loss makes its logits in pieces, and the whole is absent unless
-        `logits_to_keep` asks for it (0: all). What else the Trainer and generation pass to every model goes
-        to the loss."""
-        columns = input_ids.shape[1]
-        if labels is not None and columns < 2:
-            least = "[B,T], T >= 2, where labels are given, as the first token is not asked for,"
-            refuse("input_ids", least, list(input_ids.shape), "TtrForCausalLM")
+        `logits_to_keep` asks for it (0: all). Sequences that are packed in a row, as `cu_seq_lens_q`, `seq_idx` or
+        `position_ids` that begin again say, know nothing of each other. What else the Trainer and generation pass
+        to every model goes to the loss."""
+        self._refuse_absent(kwargs)
+        ids = whole_tokens(input_ids, "input_ids", "TtrForCausalLM")
+        if labels is not None:
+            labels = _labels_of(labels, ids, logits_to_keep)
+        bounds = _bounds_of(ids, attention_mask, kwargs)
         if use_cache is None:
-            use_cache = self.config.use_cache and not torch.is_grad_enabled()
+            use_cache = self.config.use_cache and not torch.is_grad_enabled() and bounds is None
         if use_cache and cache is None:
             cache = TtrCache(self.model)
-        features = self.model.features(
-            input_ids,
-            caches=None if cache is None else cache.caches,
-            attention_mask=None if attention_mask is None else attention_mask[:, -columns:],
-        )
-        if cache is not None:
-            cache.columns += columns
+        features = self._features(ids, attention_mask, cache, bounds)
         loss, logits = None, None
         apart = labels is not None and self._is_large(features)
         if not apart or logits_to_keep is not None:
@@ -251,6 +254,41 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         held: Any = cache
         out = CausalLMOutputWithPast(loss=loss, logits=logits, cache=held)
         return out if return_dict is not False else out.to_tuple()
+
+    def _refuse_absent(self, given: dict[str, Any]) -> None:
+        """ValueError: what other models of transformers give or take, and this one does not."""
+        for word, why in (
+            ("inputs_embeds", "as tokens are given by input_ids,"),
+            ("output_hidden_states", "as only what the head reads is kept,"),
+            ("output_attentions", "as memories have no weights of attention,"),
+        ):
+            asked = given.pop(word, None)
+            if isinstance(asked, Tensor) or (getattr(self.config, word, False) if asked is None else asked):
+                refuse(word, f"absent, {why}", "given", "TtrForCausalLM")
+
+    def _features(
+        self, ids: Tensor, attention_mask: Tensor | None, cache: Any, bounds: Tensor | None
+    ) -> Tensor:
+        """What the head reads; the cache has then read it, too."""
+        if bounds is not None:
+            if cache is not None:
+                refuse("cache", "absent where sequences are packed", "given", "TtrForCausalLM")
+            packed = self.model.features(ids.reshape(1, -1), cu_seqlens=bounds, attention_mask=attention_mask)
+            return packed.view(*ids.shape, -1)
+        if not isinstance(cache, TtrCache | None):
+            what = "a TtrCache, as a call without gradients returns it,"
+            refuse("cache", what, type(cache).__name__, "TtrForCausalLM")
+        columns, read = ids.shape[1], 0 if cache is None else cache.columns
+        if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
+            if attention_mask.shape[1] not in (columns, read + columns):
+                what = f"[B,past + T] = [{ids.shape[0]},{read + columns}]"
+                refuse("attention_mask", what, list(attention_mask.shape), "TtrForCausalLM")
+            attention_mask = attention_mask[:, -columns:]
+        caches = None if cache is None else cache.caches
+        features = self.model.features(ids, caches=caches, attention_mask=attention_mask)
+        if cache is not None:
+            cache.columns += columns
+        return features
 
     def _is_large(self, features: Tensor) -> bool:
         """Whether a loss of these makes logits in pieces: only gradients need all of them, and a loss of
@@ -284,6 +322,38 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
             return loss
 
         return in_pieces(share, features.flatten(0, 1), targets, vocabulary)
+
+
+def _labels_of(labels: Any, ids: Tensor, kept: Any) -> Tensor:
+    """Labels as a loss takes them. ValueError: others than input_ids has, and a row of one token."""
+    if ids.shape[1] < 2:
+        least = "[B,T], T >= 2, where labels are given, as the first token is not asked for,"
+        refuse("input_ids", least, list(ids.shape), "TtrForCausalLM")
+    labels = whole_tokens(labels, "labels", "TtrForCausalLM")
+    if kept is None and labels.shape != ids.shape:
+        refuse("labels", f"{list(ids.shape)}, as input_ids is,", list(labels.shape), "TtrForCausalLM")
+    return labels
+
+
+def _bounds_of(ids: Tensor, attention_mask: Tensor | None, given: dict[str, Any]) -> Tensor | None:
+    """The bounds of packed sequences among all tokens of ids [B, T], row behind row; None where a row is one
+    sequence. Positions beside a mask are those of its real tokens, and say nothing more."""
+    bounds, numbers, positions = (given.pop(w, None) for w in ("cu_seq_lens_q", "seq_idx", "position_ids"))
+    for word in ("cu_seq_lens_k", "max_length_q", "max_length_k"):
+        given.pop(word, None)
+    if bounds is not None:
+        return bounds
+    rows = positions if numbers is None else numbers
+    if rows is None or (numbers is None and attention_mask is not None):
+        return None
+    if rows.shape not in (ids.shape, (1, ids.shape[1])):
+        name = "position_ids" if numbers is None else "seq_idx"
+        refuse(name, f"[B,T] = {list(ids.shape)}", list(rows.shape), "TtrForCausalLM")
+    begins = rows.diff(dim=1) != (1 if numbers is None else 0)
+    if not bool(begins.any()):
+        return None
+    first = F.pad(begins.expand(len(ids), -1), (1, 0), value=True)
+    return F.pad(first.flatten().nonzero()[:, 0], (0, 1), value=ids.numel())
 
 
 def _refuse_others(report: dict[str, Any]) -> None:
