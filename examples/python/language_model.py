@@ -21,6 +21,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,19 +30,26 @@ from torch.nn.parallel import DistributedDataParallel
 from ttr.torch.nn import LanguageModel, ModelConfig, parameter_groups
 
 
+def count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1 but is {number}")
+    return number
+
+
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--text", type=Path, nargs="+", default=[Path(__file__)], metavar="PATH")
     p.add_argument("--out", type=Path, required=True, metavar="DIR")
     p.add_argument("--layers", nargs="+", default=["gated_deltanet"], metavar="RECIPE")
     p.add_argument("--config", type=Path, metavar="FILE", help="all of the model, as JSON")
-    p.add_argument("--steps", type=int, default=500, help="(500)")
-    p.add_argument("--tokens", type=int, default=256, help="of a sequence (256)")
-    p.add_argument("--batch", type=int, default=8, help="sequences a part of a step, and process (8)")
-    p.add_argument("--accumulate", type=int, default=1, help="parts of a step, in each process (1)")
+    p.add_argument("--steps", type=count, default=500, help="(500)")
+    p.add_argument("--tokens", type=count, default=256, help="of a sequence (256)")
+    p.add_argument("--batch", type=count, default=8, help="sequences a part of a step, and process (8)")
+    p.add_argument("--accumulate", type=count, default=1, help="parts of a step, in each process (1)")
     p.add_argument("--rate", type=float, default=3e-3, help="(3e-3)")
     p.add_argument("--bfloat16", action="store_true", help="products in bfloat16, parameters in float32")
-    p.add_argument("--every", type=int, default=100, help="steps between evaluations, saved (100)")
+    p.add_argument("--every", type=count, default=100, help="steps between evaluations, saved (100)")
     p.add_argument("--stop-at", type=int, metavar="STEP", help="as if it were cut off there")
     return p.parse_args(arguments)
 
@@ -136,6 +144,8 @@ class Training:
     def resume(self) -> None:
         path = self.o.out / "training.pt"
         if path.exists():
+            if ModelConfig.from_dict(read_json(self.o.out / "config.json")).to_dict() != self.model.config.to_dict():
+                sys.exit(f"--layers or --config must be what {self.o.out} was begun with, or --out another folder")
             held = torch.load(path, weights_only=True)
             self.step = held["step"]
             self.model.load_state_dict(held["model"])
@@ -143,9 +153,16 @@ class Training:
             self.rates.load_state_dict(held["rates"])
 
 
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def config_of(o: argparse.Namespace) -> ModelConfig:
     if o.config is not None:
-        return ModelConfig.from_dict(json.loads(o.config.read_text(encoding="utf-8")))
+        config = ModelConfig.from_dict(read_json(o.config))
+        if config.vocabulary < 256:
+            sys.exit(f"the vocabulary of --config must be 256 at least, as bytes are, but is {config.vocabulary}")
+        return config
     return ModelConfig(o.layers, vocabulary=256, hidden_size=128, num_heads=4, num_layers=4)
 
 
@@ -160,6 +177,7 @@ def main(arguments: list[str] | None = None) -> float:
     if len(unknown) <= o.tokens:
         least = f"so long that a tenth has more than {o.tokens} bytes"
         sys.exit(f"--text must be {least} but has {len(text)} in all")
+    o.out.mkdir(parents=True, exist_ok=True)  # what cannot be written is said before any work
     training, start = Training(o, rank, processes), time.perf_counter()
     training.resume()
     first, found = training.step, math.nan

@@ -77,3 +77,19 @@ def test_a_text_that_is_too_short(tmp_path: Path) -> None:
     main = runpy.run_path(str(EXAMPLE))["main"]
     with pytest.raises(SystemExit, match="a tenth has more than 16 bytes but has 20 in all"):
         main(words(tmp_path, "model", "--text", tmp_path / "short.txt"))
+
+
+def test_options_that_no_run_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(EXAMPLE))["main"]
+    for option in ("--accumulate", "--batch", "--tokens", "--steps", "--every"):
+        with pytest.raises(SystemExit):
+            main(words(tmp_path, "model", option, 0))
+        assert f"argument {option}: must be at least 1 but is 0" in capsys.readouterr().err
+    main(words(tmp_path, "model", "--steps", 1))
+    given = words(tmp_path, "model")
+    (tmp_path / "config.json").write_text(json.dumps({**MODEL, "num_layers": 1}))
+    with pytest.raises(SystemExit, match="--layers or --config must be what .*model was begun with"):
+        main(given)
+    (tmp_path / "config.json").write_text(json.dumps({**MODEL, "vocabulary": 100}))
+    with pytest.raises(SystemExit, match="vocabulary of --config must be 256 at least, as bytes are, but is 100"):
+        main(given)

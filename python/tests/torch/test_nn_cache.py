@@ -170,7 +170,7 @@ def test_what_a_cache_refuses() -> None:
         cache.roll_back(-1)
     for call in (cache.roll_back, cache.crop, cache.repeat):
         with pytest.raises(ValueError, match="must be a whole number, at least [01], but is 1.5"):
-            call(1.5)
+            call(1.5)  # type: ignore[arg-type]
     for draft in (-1, 1.5):
         with pytest.raises(ValueError, match=f"draft must be from 0 to 64 but is {draft}"):
             module.new_cache(draft)

@@ -93,6 +93,9 @@ def test_bad_calls() -> None:
     for temperature in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="temperature must be finite and >= 0 but is"):
             small.generate(text(), 1, temperature=temperature)
+    for away in (20, -20):
+        with pytest.raises(ValueError, match=r"tokens must be in 0 .. \d+, the vocabulary, but is in "):
+            small(text() + away)
     with pytest.raises(ValueError, match="count must be at least 0 but is -1"):
         small.generate(text(), -1)
     for tokens_given in (text()[:, :1], text()[:0]):

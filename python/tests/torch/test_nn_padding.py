@@ -116,10 +116,10 @@ def test_lists_are_masks_and_lengths() -> None:
     for kind in (torch.int32, torch.uint8):
         assert torch.equal(small.loss(words.to(kind), lengths=counts), small.loss(words, lengths=counts))
     with pytest.raises(ValueError, match=r"lengths must be whole numbers \[B\] = \[2\] but is torch.int64 \[\]"):
-        module(x, lengths=3)  # type: ignore[arg-type]
+        module(x, lengths=3)
     for bad in (words.double(), words[0], [[1, 2]]):
         with pytest.raises(ValueError, match=r"tokens must be .*\[B,T\] of whole numbers but is"):
-            small(bad)  # type: ignore[arg-type]
+            small(bad)
 
 
 @torch.no_grad()

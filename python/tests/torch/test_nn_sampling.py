@@ -116,13 +116,14 @@ def test_numbers_in_lists_are_prompts() -> None:
 
 def test_bad_prompts() -> None:
     made = model()
-    for bad, given in (("abc", "str"), (text().double(), r"torch.float64 \[3, 5\]"), (text()[0], r"torch.int64 \[5\]")):
+    strange: Any
+    for strange, given in (("abc", "str"), (text().double(), r"torch.float64 \[3, 5\]"), (text()[0], r"torch.int64 \[5\]")):
         with pytest.raises(ValueError, match=f"tokens must be .* of whole numbers but is {given}"):
-            made.generate(bad, 1)
+            made.generate(strange, 1)
     with pytest.raises(ValueError, match=r"tokens must be \[B,T\] of whole numbers but is torch.float32"):
         made.generate([[0.5]], 1)
     with pytest.raises(ValueError, match="count must be a whole number, at least 0, but is 1.5"):
-        made.generate(text(), 1.5)
+        made.generate(text(), 1.5)  # type: ignore[arg-type]
     for bad in ([], [torch.tensor([], dtype=torch.long)], [text()]):
         with pytest.raises(ValueError, match=r"tokens must be prompts \[T\] of a token at least"):
             made.generate(bad, 1)

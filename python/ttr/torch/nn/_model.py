@@ -164,7 +164,12 @@ class LanguageModel(nn.Module):
     def _run(
         self, tokens: Tensor, caches: Sequence[Cache] | None, cu_seqlens: Tensor | None
     ) -> Tensor:
-        x = self.embedding(tokens)
+        try:
+            x = self.embedding(tokens)
+        except IndexError:  # PyTorch's, which does not say what it found
+            low, high = int(tokens.min()), int(tokens.max())
+            taken = f"in 0 .. {self.embedding.num_embeddings - 1}, the vocabulary,"
+            refuse("tokens", taken, f"in {low} .. {high}", "LanguageModel")
         again = self.gradient_checkpointing and torch.is_grad_enabled() and caches is None
         for i, block in enumerate(self.blocks):
             if again:
