@@ -223,6 +223,11 @@ def test_padded_prompts_go_on_as_they_do_alone() -> None:
 
 def test_bad_masks() -> None:
     one, x = layer("rls", design=Design()), tokens()
+    assert torch.equal(one(x[:1], cu_seqlens=[0, 3, 7]), one(x[:1], cu_seqlens=torch.tensor([0, 3, 7])))
+    for bad in ([], [0], [0.0, 7.0], torch.tensor([[0, 7]]), torch.tensor([0, 7], dtype=torch.int16)):
+        for module in (one, Block(one)):
+            with pytest.raises(ValueError, match=r"cu_seqlens must be \[N\+1\] of int32 or int64, N >= 1, but is"):
+                module(x[:1], cu_seqlens=bad)
     ones = torch.ones(2, 7, dtype=torch.long)
     with pytest.raises(ValueError, match=r"attention_mask must be \[B,T\] = \[2,7\] but is \[2, 6\]"):
         one(x, attention_mask=ones[:, 1:])

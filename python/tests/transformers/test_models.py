@@ -216,6 +216,7 @@ def test_what_a_call_refuses() -> None:
     for given in (mask[:, 5:], mask):  # of what is new, or of all
         after = made(ids[:, 5:], cache=copy.deepcopy(cache), attention_mask=given).logits
         torch.testing.assert_close(after, made(ids, attention_mask=mask).logits[:, 5:])
+    assert made(ids[:, :0], cache=cache, attention_mask=mask[:, :5]).logits.shape == (3, 0, 23)
     with pytest.raises(ValueError, match=r"attention_mask must be \[B,past \+ T\] = \[3,9\] but is \[3, 8\]"):
         made(ids[:, 5:], cache=cache, attention_mask=mask[:, 1:])
 

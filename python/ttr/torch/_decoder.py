@@ -153,7 +153,8 @@ class Decoder:
         given = {"q": q, "k": k, "v": v, **inputs}
         answers = []
         if (count := count_tokens(self._info, given)) == 0:
-            return regress(self.recipe, **given)
+            nothing: Tensor = regress(self.recipe, **given)
+            return nothing
         for t in range(count):
             token = slice_tokens(self._info, given, t, t + 1)
             self._kept = [*self._kept, self._snapshot()][-self._draft :]

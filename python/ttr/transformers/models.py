@@ -213,7 +213,7 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         prepare: Any = super()._prepare_cache_for_generation  # type: ignore[misc]
         return prepare(generation_config, model_kwargs, generation_mode, *args)
 
-    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -273,7 +273,7 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
         if bounds is not None:
             if cache is not None:
                 refuse("cache", "absent where sequences are packed", "given", "TtrForCausalLM")
-            packed = self.model.features(ids.reshape(1, -1), cu_seqlens=bounds, attention_mask=attention_mask)
+            packed: Tensor = self.model.features(ids.reshape(1, -1), cu_seqlens=bounds, attention_mask=attention_mask)
             return packed.view(*ids.shape, -1)
         if not isinstance(cache, TtrCache | None):
             what = "a TtrCache, as a call without gradients returns it,"
@@ -283,9 +283,9 @@ class TtrForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[no-untyp
             if attention_mask.shape[1] not in (columns, read + columns):
                 what = f"[B,past + T] = [{ids.shape[0]},{read + columns}]"
                 refuse("attention_mask", what, list(attention_mask.shape), "TtrForCausalLM")
-            attention_mask = attention_mask[:, -columns:]
+            attention_mask = attention_mask[:, attention_mask.shape[1] - columns :]
         caches = None if cache is None else cache.caches
-        features = self.model.features(ids, caches=caches, attention_mask=attention_mask)
+        features: Tensor = self.model.features(ids, caches=caches, attention_mask=attention_mask)
         if cache is not None:
             cache.columns += columns
         return features
@@ -329,15 +329,16 @@ def _labels_of(labels: Any, ids: Tensor, kept: Any) -> Tensor:
     if ids.shape[1] < 2:
         least = "[B,T], T >= 2, where labels are given, as the first token is not asked for,"
         refuse("input_ids", least, list(ids.shape), "TtrForCausalLM")
-    labels = whole_tokens(labels, "labels", "TtrForCausalLM")
-    if kept is None and labels.shape != ids.shape:
-        refuse("labels", f"{list(ids.shape)}, as input_ids is,", list(labels.shape), "TtrForCausalLM")
-    return labels
+    whole: Tensor = whole_tokens(labels, "labels", "TtrForCausalLM")
+    if kept is None and whole.shape != ids.shape:
+        refuse("labels", f"{list(ids.shape)}, as input_ids is,", list(whole.shape), "TtrForCausalLM")
+    return whole
 
 
 def _bounds_of(ids: Tensor, attention_mask: Tensor | None, given: dict[str, Any]) -> Tensor | None:
     """The bounds of packed sequences among all tokens of ids [B, T], row behind row; None where a row is one
     sequence. Positions beside a mask are those of its real tokens, and say nothing more."""
+    bounds: Tensor | None
     bounds, numbers, positions = (given.pop(w, None) for w in ("cu_seq_lens_q", "seq_idx", "position_ids"))
     for word in ("cu_seq_lens_k", "max_length_q", "max_length_k"):
         given.pop(word, None)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ._cache import Cache
 from ._layer import TestTimeRegression
-from ._padding import padding_of
+from ._padding import bounds_of, padding_of
 from ._sizes import check_number, refuse
 
 
@@ -33,11 +33,12 @@ class Block(nn.Module):
         x: Tensor,
         *,
         cache: Cache | None = None,
-        cu_seqlens: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
         attention_mask: Tensor | Sequence[Any] | None = None,
         lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
         """[B, T, hidden_size], as `TestTimeRegression`; zeros at padding."""
+        cu_seqlens = bounds_of("Block", cu_seqlens, x)
         padding = padding_of("Block", x, cu_seqlens, attention_mask, lengths)
         if padding is not None:
             return padding.unpack(self._run(padding.pack(x), cache, padding.cu_seqlens))

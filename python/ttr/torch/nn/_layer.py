@@ -18,7 +18,7 @@ from . import designs as table
 from ._around import norm
 from ._cache import Cache, check_cache, refuse_gradients
 from ._convolution import Lags, ShortConvolution
-from ._padding import padding_of
+from ._padding import bounds_of, padding_of
 from ._rotary import positions_of, rotate
 from ._sizes import refuse, sizes_of
 from ._start import add_late_parts, start_open
@@ -238,7 +238,7 @@ class TestTimeRegression(nn.Module):
         x: Tensor,
         *,
         cache: Cache | None = None,
-        cu_seqlens: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
         attention_mask: Tensor | Sequence[Any] | None = None,
         lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
@@ -247,6 +247,7 @@ class TestTimeRegression(nn.Module):
             refuse("x", f"[B,T,hidden_size] = [B,T,{self.hidden_size}]", list(x.shape))
         if cu_seqlens is not None and x.shape[0] != 1:
             refuse("x", "[1,T,hidden_size] where cu_seqlens is given", list(x.shape))
+        cu_seqlens = bounds_of("TestTimeRegression", cu_seqlens, x)
         padding = padding_of("TestTimeRegression", x, cu_seqlens, attention_mask, lengths)
         if padding is not None:
             y = self._run(padding.pack(x), cache, padding.cu_seqlens)

@@ -21,7 +21,7 @@ from ._config import ModelConfig
 from ._folder import config_of, load_into, on_no_device, save
 from ._layer import TestTimeRegression
 from ._loss import cross_entropy
-from ._padding import padding_of, real_tokens, whole_tokens
+from ._padding import bounds_of, padding_of, real_tokens, whole_tokens
 from ._sampling import Sampling, pad, sampling_of
 from ._sizes import refuse, whole
 from ._start import start_small
@@ -138,7 +138,7 @@ class LanguageModel(nn.Module):
         tokens: Tensor,
         *,
         caches: Sequence[Cache] | None = None,
-        cu_seqlens: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
         attention_mask: Tensor | Sequence[Any] | None = None,
         lengths: Tensor | Sequence[Any] | None = None,
     ) -> Tensor:
@@ -148,6 +148,7 @@ class LanguageModel(nn.Module):
         if caches is not None and (isinstance(caches, Cache) or len(caches) != len(self.blocks)):
             given = "one" if isinstance(caches, Cache) else len(caches)
             refuse("caches", f"{len(self.blocks)}, one a block,", given, "LanguageModel")
+        cu_seqlens = bounds_of("LanguageModel", cu_seqlens, tokens)
         padding = padding_of("LanguageModel", tokens, cu_seqlens, attention_mask, lengths)
         if padding is not None:
             packed = self._run(padding.pack(tokens), caches, padding.cu_seqlens)

@@ -46,6 +46,18 @@ def whole_tokens(tokens: Any, argument: str, op: str) -> Tensor:
     return tokens.long()
 
 
+def bounds_of(op: str, cu_seqlens: Tensor | Sequence[int] | None, rows: Tensor) -> Tensor | None:
+    """The bounds of packed sequences as a tensor; which numbers they are is the operators' to check.
+    ValueError: what is none."""
+    if cu_seqlens is None:
+        return None
+    bounds = _tensor(cu_seqlens, rows)
+    if bounds.dim() != 1 or len(bounds) < 2 or bounds.dtype not in (torch.int32, torch.int64):
+        given = f"{bounds.dtype} {list(bounds.shape)}"
+        refuse("cu_seqlens", "[N+1] of int32 or int64, N >= 1,", given, op)
+    return bounds
+
+
 def real_tokens(
     op: str,
     rows: Tensor,
