@@ -3,6 +3,8 @@
 #include <Eigen/Cholesky>
 #include <Eigen/Eigenvalues>
 #include <Eigen/QR>
+#include <Eigen/SVD>
+#include <limits>
 
 namespace ttr::definition {
 
@@ -13,6 +15,18 @@ Spectrum SpectrumOf(const Matrix& s) {
 
 Vector EigenvaluesOf(const Matrix& s) {
   return Eigen::SelfAdjointEigenSolver<Matrix>(s, Eigen::EigenvaluesOnly).eigenvalues();
+}
+
+Spectrum SpectrumOfRows(const Matrix& f) {
+  const Eigen::Index size = f.cols();
+  if (!f.allFinite()) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    return {Vector::Constant(size, nan), Matrix::Constant(size, size, nan)};
+  }
+  const Eigen::JacobiSVD<Matrix> svd(f, Eigen::ComputeFullV);
+  Vector values = Vector::Zero(size);
+  values.tail(svd.singularValues().size()) = svd.singularValues().cwiseAbs2().reverse();
+  return {values, svd.matrixV().rowwise().reverse()};
 }
 
 CholeskyFactor CholeskyOf(const Matrix& s) {

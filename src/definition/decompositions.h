@@ -13,6 +13,9 @@ struct Spectrum {
 };
 Spectrum SpectrumOf(const Matrix& s);
 Vector EigenvaluesOf(const Matrix& s);
+/// F^T F = U diag(L) U^T of any F, found from F itself: an eigenvalue that is small beside others
+/// has the digits of F, not half of them. NaN where F is not finite.
+Spectrum SpectrumOfRows(const Matrix& f);
 
 /// S = L L^T of a positive definite S.
 struct CholeskyFactor {

@@ -6,12 +6,12 @@
 /// with erase key r = k and write key w = beta k unless the recipe says otherwise. LMS / DeltaNet,
 /// NLMS, Longhorn, EFLA, leaky LMS, Gated DeltaNet, KDA, Comba, Gated DeltaNet-2, DeltaProduct,
 /// RWKV-7, preconditioned DeltaNet, recursive least squares with a curvature of low rank, momentum.
-#include <Eigen/Cholesky>
-#include <Eigen/Eigenvalues>
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "src/definition/decay.h"
+#include "src/definition/decompositions.h"
 #include "src/definition/memory.h"
 
 namespace ttr::definition {
@@ -149,25 +149,35 @@ class Sgd final : public Memory {
   // A_t^-1 k, the gain of recursive least squares, of
   //     A_t = ridge I + C_t,   C_t = g U_{t-1}^T U_{t-1} + b k k^T,
   // b the importance, g 1 but for the first pair of a token; U_t^T U_t are the `rank` largest
-  // eigenpairs of C_t, U its rows, the longest first and the largest entry of each above 0. With N
-  // the rows of both terms, C = N^T N: N N^T has the eigenvalues of C, and
-  //     A^-1 k = (k - N^T (ridge I + N N^T)^-1 N k) / ridge.
+  // eigenpairs of C_t. With g U_{t-1}^T U_{t-1} = S diag(l) S^T
+  //     z = S diag(1 / (ridge + l)) S^T k,   A_t^-1 k = z / (1 + b k . z)
+  // (Sherman, Morrison), where nothing is subtracted.
   Vector DividedByLowRank(const Token& token, const Vector& k, bool first) {
     const Eigen::Index rank = directions_.rows();
-    Matrix n(rank + 1, k.size());
+    Matrix n(rank + 1, k.size());  // C_t = n^T n
     n << std::sqrt(first ? optimizer_.curvature_decay : 1) * directions_,
         std::sqrt(token.importance) * k.transpose();
-    const Matrix gram = n * n.transpose();
-    const Eigen::SelfAdjointEigenSolver<Matrix> eigen(gram);  // the smallest first
-    directions_ =
-        (n.transpose() * eigen.eigenvectors().rightCols(rank).rowwise().reverse()).transpose();
-    for (Eigen::Index i = 0; i < rank; ++i) {  // of both signs, the one of its largest entry
-      Eigen::Index at = 0;
-      directions_.row(i).cwiseAbs().maxCoeff(&at);
-      if (directions_(i, at) < 0) directions_.row(i) *= -1;
+    const Spectrum before = SpectrumOfRows(n.topRows(rank));
+    const Vector along = before.vectors.transpose() * k;
+    const Vector divided = along.array() / (optimizer_.ridge + before.values.array());
+    directions_ = LargestRows(n, rank);
+    return before.vectors * divided / (1 + token.importance * along.dot(divided));
+  }
+
+  // U of `rank` rows whose U^T U are the largest eigenpairs of n^T n: the longest first, the
+  // largest entry of each above 0, and zeros where there are fewer channels.
+  static Matrix LargestRows(const Matrix& n, Eigen::Index rank) {
+    const Spectrum all = SpectrumOfRows(n);  // the smallest first
+    Matrix u = Matrix::Zero(rank, n.cols());
+    for (Eigen::Index i = 0; i < std::min(rank, n.cols()); ++i) {
+      const Eigen::Index at = n.cols() - 1 - i;
+      const Vector direction = all.vectors.col(at);
+      Eigen::Index largest = 0;
+      direction.cwiseAbs().maxCoeff(&largest);
+      const double length = std::sqrt(all.values(at));
+      u.row(i) = (direction(largest) < 0 ? -length : length) * direction.transpose();
     }
-    const Matrix inner = gram + optimizer_.ridge * Matrix::Identity(rank + 1, rank + 1);
-    return (k - n.transpose() * inner.ldlt().solve(n * k)) / optimizer_.ridge;
+    return u;
   }
 
   Recipe recipe_;
