@@ -5,13 +5,14 @@
 
 of every row; of the rows of a token only the first fades what was before.
 
-With N = [sqrt(g) U; sqrt(b) k] the rows of C = N^T N, all that is solved has rank + 1 rows:
+With G = ridge I + U U^T, U faded, all that is solved has `rank` rows:
 
-    w = (k - N^T (ridge I + N N^T)^-1 N k) / ridge
+    x = G^-1 U k,   r = k - U^T x,   z = (ridge I + U^T U)^-1 k = r / ridge
+    w = z / (1 + b k . z),           k . z = |x|^2 + |r|^2 / ridge
 
-and what is dropped is the eigenvector e of N N^T with the least eigenvalue: U = H N, H any rows that are
-orthonormal and orthogonal to e. A reflection that turns e onto an axis has such rows. So gradients ask for
-the gap between the least eigenvalue and the others alone, and none where others are equal.
+and what is dropped is the eigenvector e of N N^T with the least eigenvalue, N = [U; sqrt(b) k]: U = H N, H any
+rows that are orthonormal and orthogonal to e. A reflection that turns e onto an axis has such rows. So gradients
+ask for the gap between the least eigenvalue and the others alone, and none where others are equal.
 """
 
 from __future__ import annotations
@@ -55,13 +56,41 @@ def _eigenvectors(gram: Tensor) -> Tensor:
 
 
 def _without_least(rows: Tensor, gram: Tensor) -> Tensor:
-    """U of N [..., r + 1, d]: [..., r, d]."""
-    least = _eigenvectors(gram)[..., 0]
+    """U of N [..., r + 1, d]: [..., r, d], orthogonal, the shortest first."""
+    vectors = _eigenvectors(gram)
+    least, kept = vectors[..., 0], vectors[..., 1:].detach()
     e = torch.where(least[..., -1:] < 0, -least, least)
     # I - u u^T / (1 + e_n), u = e + (0, .., 0, 1), turns e onto minus the last axis.
     u = torch.cat([e[..., :-1], e[..., -1:] + 1], -1).unsqueeze(-1)
-    turned = rows - u @ (u.mT @ rows) / u[..., -1:, :]
-    return turned[..., :-1, :]
+
+    def turned(x: Tensor) -> Tensor:
+        return (x - u @ (u.mT @ x) / u[..., -1:, :])[..., :-1, :]
+
+    # Only U^T U counts, so that what turns rows of U into each other may be a constant.
+    return turned(kept).detach().mT @ turned(rows)
+
+
+def _orthogonal(u: Tensor) -> Tensor:
+    """The curvature of u by orthogonal rows."""
+    return _eigenvectors(u @ u.mT).detach().mT @ u
+
+
+def _add_key(u: Tensor, key: Tensor, weight: Tensor) -> Tensor:
+    """The next U of orthogonal rows, a key and its weight b.
+
+    Eigenvectors tell little of the slope by b where b is nearly 0, and nothing where it is 0. There U is
+    u_i + b (u_i . k / |u_i|^2) (k - p / 2) to rounding, p the part of k in the rows of u."""
+    with torch.no_grad():
+        squares = u.square().sum(-1, keepdim=True)
+        rounding = torch.finfo(u.dtype).eps * squares
+        nothing = squares <= rounding.amax(-2, keepdim=True)
+        shares = torch.where(nothing, 0, u @ key.unsqueeze(-1) / torch.where(nothing, 1, squares))
+        slope = shares @ (key.unsqueeze(-2) - shares.mT @ u / 2)
+        little = weight * key.square().sum(-1, keepdim=True) <= rounding.amin(-2)
+    n = torch.cat([u, (torch.where(little, 1, weight).sqrt() * key).unsqueeze(-2)], -2)
+    return torch.where(
+        little.unsqueeze(-1), u + weight.unsqueeze(-1) * slope, _without_least(n, n @ n.mT)
+    )
 
 
 def _longest_first(u: Tensor) -> Tensor:
@@ -71,26 +100,36 @@ def _longest_first(u: Tensor) -> Tensor:
     return torch.where(largest < 0, -rows, rows)
 
 
+def _gain(u: Tensor, key: Tensor, weight: Tensor | None, ridge: float) -> Tensor:
+    """(ridge I + U^T U + b k k^T)^-1 k of orthogonal rows [..., r, d] and keys [..., d]."""
+    k, eye = key.unsqueeze(-1), torch.eye(u.shape[-2], dtype=u.dtype, device=u.device)
+    factor = torch.linalg.cholesky_ex(u @ u.mT + ridge * eye)[0]
+    x = torch.cholesky_solve(u @ k, factor)
+    r = k - u.mT @ x
+    # U r = ridge x; where k is mostly in the rows of U, r is rounding there, which is taken out of z.
+    z = r / ridge + u.mT @ torch.cholesky_solve(x - u @ r / ridge, factor)
+    along = x.square().sum((-2, -1)) + r.square().sum((-2, -1)) / ridge
+    along = along.unsqueeze(-1)
+    return z.squeeze(-1) / (1 + (along if weight is None else weight * along))
+
+
 def divide(
     call: Call, k: Tensor, weight: Tensor | None, start: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """w of k [B, H, 1, R, D], and the last U [N, H, r, D]."""
     rank, ridge = int(call.choices.rank), float(call.choices.ridge)
     keys = k.squeeze(2)
-    u = keys.new_zeros(*keys.shape[:2], rank, keys.shape[-1]) if start is None else start
+    if start is None:
+        u = keys.new_zeros(*keys.shape[:2], rank, keys.shape[-1])
+    else:
+        u = _orthogonal(start)
     fades = float(call.choices.curvature_decay) ** 0.5
     steps = int(call.choices.steps)
-    scaled = keys
-    if weight is not None:
-        scaled = keys * weight.squeeze(2).sqrt().repeat_interleave(steps, -2)
-    eye = torch.eye(rank + 1, dtype=k.dtype, device=k.device)
     divided = []
-    for i, (key, row) in enumerate(zip(keys.unbind(-2), scaled.unbind(-2))):
-        n = torch.cat([fades * u if i % steps == 0 else u, row.unsqueeze(-2)], -2)
-        gram = n @ n.mT
-        at = n @ key.unsqueeze(-1)
-        solved = torch.cholesky_solve(at, torch.linalg.cholesky_ex(gram + ridge * eye)[0])
-        divided.append((key - (n.mT @ solved).squeeze(-1)) / ridge)
-        u = _without_least(n, gram)
+    for i, key in enumerate(keys.unbind(-2)):
+        b = None if weight is None else weight.squeeze(2)[..., i // steps, :]
+        u = fades * u if i % steps == 0 else u
+        divided.append(_gain(u, key, b, ridge))
+        u = _add_key(u, key, key.new_ones(()) if b is None else b)
     w = torch.stack(divided, -2) if divided else keys
     return w.unsqueeze(2), _longest_first(u)
