@@ -27,6 +27,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace sn = ttr::simd::HWY_NAMESPACE;
 namespace ln = ttr::linalg::HWY_NAMESPACE;
 
+/// Rounding of R is eps of its longest row. A row whose square is below this share of the longest's
+/// has lost digits of its angle to the others; one below kNothing is rounding.
+inline constexpr double kShort = 0x1p-20, kNothing = 0x1p-80;
+
 /// Memories first .. first + count of a task, whose eigenvectors are found together.
 class Curvatures {
  public:
@@ -95,15 +99,21 @@ class Curvatures {
     std::fill(key + dim_, key + wide_, 0.0);
   }
 
-  /// to = (ridge I + N^T N)^-1 x; along[j] = R_j . x.
+  /// to = (ridge I + N^T N)^-1 x = r / ridge, r = x - sum_j R_j s_j, s_j = R_j . x / (ridge + l_j).
+  /// R_j . r = ridge s_j, which rounding of r hides where x is mostly in the rows of R: a second
+  /// sum takes that out. `along`: room.
   void Divide(const Turned& turned, const double* x, double* along, double* to) const {
+    const double ridge = task_.options.ridge;
     std::copy(x, x + wide_, to);
     for (std::int64_t j = 0; j <= rank_; ++j) {
-      along[j] = sn::Dot(wide_, static_cast<const double*>(turned.rows.Row(j)), x);
-      sn::AddScaled(wide_, -along[j] / (task_.options.ridge + std::max(turned.values[j], 0.0)),
-                    static_cast<const double*>(turned.rows.Row(j)), to);
+      along[j] = sn::Dot(wide_, RowOf(turned, j), x) / (ridge + turned.values[j]);
+      sn::AddScaled(wide_, -along[j], RowOf(turned, j), to);
     }
-    sn::Multiply(to, wide_, 1 / task_.options.ridge);
+    sn::Multiply(to, wide_, 1 / ridge);
+    for (std::int64_t j = 0; j <= rank_; ++j) along[j] -= sn::Dot(wide_, RowOf(turned, j), to);
+    for (std::int64_t j = 0; j <= rank_; ++j) {
+      sn::AddScaled(wide_, along[j] / (ridge + turned.values[j]), RowOf(turned, j), to);
+    }
   }
 
   /// to = (ridge I + N^T N)^-1 k. Divide() would subtract nearly all of k where b |k|^2 is large
@@ -116,8 +126,8 @@ class Curvatures {
     if (!(weight * sn::Dot(wide_, key, key) > ridge / 4)) return Divide(turned, key, along, to);
     std::fill(to, to + wide_, 0.0);
     for (std::int64_t j = 0; j <= rank_; ++j) {
-      const double share = turned.vectors.Row(rank_)[j] / (ridge + std::max(turned.values[j], 0.0));
-      sn::AddScaled(wide_, share, static_cast<const double*>(turned.rows.Row(j)), to);
+      const double share = turned.vectors.Row(rank_)[j] / (ridge + turned.values[j]);
+      sn::AddScaled(wide_, share, RowOf(turned, j), to);
     }
     sn::Multiply(to, wide_, 1 / std::sqrt(weight));
   }
@@ -130,6 +140,8 @@ class Curvatures {
   }
 
  private:
+  static const double* RowOf(const Turned& turned, std::int64_t j) { return turned.rows.Row(j); }
+
   /// N and N N^T.
   void TakeKey(std::int64_t t, std::int64_t i) {
     Running& m = s_.running[i];
@@ -166,6 +178,22 @@ class Curvatures {
     }
     ln::Multiply<ln::Into::kSet>(linalg::Left<double>::Transposed(to.vectors), s_.running[i].n,
                                  unit, ln::Whole{wide_, rank_ + 1}, to.rows);
+    for (std::int64_t r = 0; r <= rank_; ++r) Measure(r, to);
+  }
+
+  /// The square of row r as it came out, without what a short one has of longer ones: what is left
+  /// of a key that came again would else be a share of that key, divided by the ridge.
+  void Measure(std::int64_t r, const Turned& to) const {
+    double* const row = to.rows.Row(r);
+    const auto square = [&] { return sn::Dot(wide_, RowOf(to, r), RowOf(to, r)); };
+    to.values[r] = square();
+    if (!(to.values[r] < kShort * to.values[0])) return;
+    for (std::int64_t j = 0; j < r; ++j) {
+      if (!(to.values[j] > kNothing * to.values[0])) continue;
+      sn::AddScaled(wide_, -sn::Dot(wide_, RowOf(to, j), RowOf(to, r)) / to.values[j], RowOf(to, j),
+                    row);
+    }
+    to.values[r] = square();
   }
 
   void Store(std::int64_t i) const {
