@@ -95,7 +95,8 @@ class Decoder {
   void Start(const State& state);
 
   /// Layer::Forward of a token or of several, Memorize of one, and Retrieve. Sizes are those of the
-  /// constructor.
+  /// constructor. Reports that the engine does not have are the definition's, of a copy of the
+  /// state (Reports.OfADecoderAreThoseOfTheWhole in tests/layer/reports_test.cc).
   void Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options = {});
   void Memorize(const Inputs& inputs, const CallOptions& options = {});
   /// Behind a Step whose write is deferred it reads a flushed copy: cheap where Memorize and

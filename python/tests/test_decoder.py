@@ -148,3 +148,16 @@ def test_a_draft_that_is_taken_back_leaves_no_trace(name: str) -> None:
     with pytest.raises(ValueError, match="roll_back|RollBack"):
         drafts.roll_back(drafts.pending + 1)
     assert pickle.loads(pickle.dumps(drafts)).pending == 0
+
+
+@pytest.mark.parametrize("recipe, report", [("rls", "leverage"), ("local_linear", "effective_pairs")])
+def test_reports_of_tokens_are_those_of_the_whole(recipe: str, report: str) -> None:
+    inputs = {name: x.astype(np.float64) for name, x in draw(recipe, seed=12).items()}
+    heads = ttr.Layer(recipe).forward(**inputs)[0].shape[:3]
+    want = np.empty(heads)
+    ttr.Layer(recipe, engine="definition").forward(**inputs, out={report: want})
+    decoder = decoder_of(recipe, dtype="float64")
+    for t in range(heads[1]):
+        got = np.empty((heads[0], 1, heads[2]))
+        decoder.step(**part(inputs, recipe, t, t + 1), out={report: got})
+        assert np.abs(got - want[:, t : t + 1]).max() <= 1e-9 * np.abs(want).max()

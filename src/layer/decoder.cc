@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "src/adapters/engine.h"
+#include "src/adapters/registry.h"
 #include "src/core/fingerprint.h"
 #include "src/core/view_checks.h"
 #include "src/layer/check_writes.h"
@@ -57,6 +59,20 @@ bool Meets(const State& state, std::span<const std::byte> memory) {
 /// the error by the root of 2; keys and values that wait would fill a third of a slot, and products
 /// with them cost more than the writes that are saved.
 constexpr std::int64_t kRoundedWindow = 8;
+
+/// Takes the reports that this engine leaves to the definition out of `outputs`; nothing where
+/// there are none.
+std::optional<Outputs> TakeReports(const Engine& engine, const Recipe& recipe, Outputs& outputs) {
+  Outputs apart;
+  bool any = false;
+  for (const ReportField& report : kReports) {
+    TensorView& view = outputs.*report.view;
+    if (!view.defined() || engine.HasReport(report) || !HasReport(recipe, report)) continue;
+    std::swap(apart.*report.view, view);
+    any = true;
+  }
+  return any ? std::optional(apart) : std::nullopt;
+}
 
 void CheckOptions(const Layer& layer, const DecoderOptions& options) {
   if (!IsFloating(options.state)) {
@@ -357,6 +373,20 @@ void Decoder::Run(std::string_view op, const Inputs& inputs, const Outputs& outp
 }
 
 void Decoder::Step(const Inputs& inputs, const Outputs& outputs, const CallOptions& options) {
+  const Requirements& requirements = layer_->requirements();
+  Outputs own = outputs;
+  if (auto apart = TakeReports(*layer_->engine_, layer_->recipe(), own)) {
+    const Dims dims = CheckCall("Step", requirements, inputs, state_, Needs::kBoth);
+    CheckOutputs("Step", dims, inputs, {.state = State(), .before = memory_}, outputs, options,
+                 Needs::kBoth);
+    Decoder copy = *this;  // whose state is written and forgotten
+    State state = CopyOfAll(copy.state(options));
+    const Tensor y(outputs.y.dtype(), outputs.y.shape());
+    apart->y = y;
+    RunCall({"Step", requirements, DefinitionEngine(), layer_->recipe_hash_, *layer_->prepared_},
+            inputs, state, *apart, {.executor = options.executor});
+    return Step(inputs, own, options);
+  }
   if (draft_ > 0 && !PairsWait()) return StepOneByOne(inputs, outputs, options);
   Run("Step", inputs, outputs, true, options);
 }

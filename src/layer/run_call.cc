@@ -49,7 +49,7 @@ bool CheckReports(const Operator& op, const Outputs& outputs, const CallOptions&
     const bool decodes = auxiliary.numbers.defined() || auxiliary.pendency != nullptr ||
                          auxiliary.of_pairs != nullptr;
     if (decodes) {
-      throw Error(op.name, report.name, "absent in a step of a decoder (Layer::Retrieve has it)",
+      throw Error(op.name, report.name, "absent in a step of a pool (At(slot).Step has it)",
                   "a tensor");
     }
     if (!options.saved.empty()) {

@@ -10,6 +10,7 @@
 #include "tests/support/engines.h"
 #include "ttr/decoder.h"
 #include "ttr/layer.h"
+#include "ttr/plan.h"
 
 namespace ttr {
 namespace {
@@ -35,14 +36,18 @@ struct Reported {
   }
 };
 
+Reported Empty(const Dims& dims) {
+  const Shape heads = StatusShape(dims);
+  return {.y = Tensor(DType::kFloat64, OutputShape(dims)),
+          .status = Tensor(DType::kInt8, heads),
+          .slope = Tensor(DType::kFloat64, ReportShape(kReports[3], dims)),
+          .leverage = Tensor(DType::kFloat64, heads),
+          .effective_pairs = Tensor(DType::kFloat64, heads),
+          .state = {}};
+}
+
 Reported Report(const Layer& layer, const Call& call) {
-  const Shape heads = StatusShape(call.dims);
-  Reported got{.y = Tensor(DType::kFloat64, OutputShape(call.dims)),
-               .status = Tensor(DType::kInt8, heads),
-               .slope = Tensor(DType::kFloat64, ReportShape(kReports[3], call.dims)),
-               .leverage = Tensor(DType::kFloat64, heads),
-               .effective_pairs = Tensor(DType::kFloat64, heads),
-               .state = {}};
+  Reported got = Empty(call.dims);
   layer.Forward(call.inputs, got.state, got.views(layer.recipe()));
   return got;
 }
@@ -176,12 +181,46 @@ TEST(Reports, ThatARecipeLacksAreRefused) {
     EXPECT_THROW(least.Forward(rls.inputs, state, {.y = y, .leverage = leverage}, {.saved = saved}),
                  Error);
   }
-  Decoder decoder(least, CheckInputs("decoder", least.requirements(), test::TokensOf(rls, 0, 1)),
-                  DType::kFloat64);
-  EXPECT_THROW(
-      decoder.Step(test::TokensOf(rls, 0, 1),
-                   {.y = y.view().Slice(1, 0, 1), .leverage = leverage.view().Slice(1, 0, 1)}),
-      Error);
+}
+
+// Token by token, and as a draft: what the definition says of the whole. Where the definition
+// reports, the answers are, bit for bit, those of a decoder that is not asked.
+TEST(Reports, OfADecoderAreThoseOfTheWhole) {
+  for (const char* recipe :
+       {"rls{ridge: 0.3}", "mesa{read: before, ridge: 0.3}", "affine_rls{ridge: 0.3, decay: 0.9}",
+        "rls{ridge: 0.3, factor: qr}", "kernel_ridge{importance: input, ridge: 0.3}",
+        "window_rls{window: 4, ridge: 0.3}", "local_linear{ridge: 0.1, window: 6}",
+        "softmax{pair_bias: distance, extent: 3}"}) {
+    const Call call(ParseRecipe(recipe), test::TwoMemories(12, 3, 2), DType::kFloat64, 9, true);
+    const Layer layer(call.recipe);
+    const Reported whole = Report(Layer(call.recipe, kDefinition), call);
+    const Dims one = CheckInputs("decoder", layer.requirements(), test::TokensOf(call, 0, 1));
+    for (const std::int64_t draft : {0, 3}) {
+      const DecoderOptions options{.state = DType::kFloat64, .draft = draft};
+      Decoder decoder(layer, one, options), silent(layer, one, options);
+      const std::int64_t tokens = draft > 0 ? 3 : 1;
+      for (std::int64_t t = 0; t < 12; t += tokens) {
+        Dims dims = call.dims;
+        dims.tokens = tokens;
+        const Inputs inputs = test::TokensOf(call, t, tokens);
+        const Reported got = Empty(dims);
+        decoder.Step(inputs, got.views(layer.recipe()));
+        const Tensor y(DType::kFloat64, OutputShape(dims));
+        silent.Step(inputs, {.y = y});
+        if (layer.plan().engine != "kernel_smoother") {  // which reports itself
+          EXPECT_EQ(LargestDifference(got.y, y), 0) << recipe;
+        }
+        const auto expected = [&](const Tensor& report) {
+          return report.view().Slice(1, t, tokens);
+        };
+        EXPECT_LE(LargestDifference(got.y, expected(whole.y)), 1e-9) << recipe;
+        EXPECT_LE(LargestDifference(got.slope, expected(whole.slope)), 1e-9) << recipe;
+        EXPECT_LE(LargestDifference(got.leverage, expected(whole.leverage)), 1e-9) << recipe;
+        EXPECT_LE(LargestDifference(got.effective_pairs, expected(whole.effective_pairs)), 1e-9)
+            << recipe;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ import torch
 import torch_cases as cases
 import ttr
 from torch_cases import Sizes
-from ttr.torch import Decoder, regress, retrieve
+from ttr.torch import Decoder, regress, retrieve, step_
+from ttr.torch._arguments import slice_tokens
+from ttr.torch._recipes import info_of, text_of
 from ttr.torch._reports import REPORTS
 
 SIZES = Sizes(tokens=8, query_heads=4, key_dim=3, value_dim=2)
@@ -78,5 +80,29 @@ def test_refusals() -> None:
     with pytest.raises(RuntimeError, match="k must not require gradients, as a call with reports has none"):
         regress("rls", **{**inputs, "k": inputs["k"].requires_grad_()}, reports=["leverage"])
     token = {name: x[:, :1].detach() if x.dim() > 2 else x for name, x in inputs.items()}
-    with pytest.raises(ValueError, match=r"reports must be absent here.*retrieve\(recipe, decoder.state"):
-        Decoder("rls").step(**token, reports=["leverage"])
+    with pytest.raises(ValueError, match=r"reports must be absent here.*Decoder.step"):
+        step_("rls", torch.zeros(8, dtype=torch.uint8), **token, reports=["leverage"])
+    with pytest.raises(ValueError, match="slope must be absent"):
+        Decoder("rls").step(**token, reports=["slope"])
+    with pytest.raises(RuntimeError, match="k must not require gradients|requires_grad must be False"):
+        Decoder("rls").step(**{**token, "k": token["k"].clone().requires_grad_()}, reports=["leverage"])
+
+
+@pytest.mark.parametrize("recipe", [*HAS, "mesa{read: before}"])
+@pytest.mark.parametrize("draft", [0, 2])
+def test_a_decoder_has_those_of_the_whole(recipe: str, draft: int) -> None:
+    """Its answers are, bit for bit, those of a decoder that is not asked."""
+    names = HAS.get(recipe, ["leverage"])
+    inputs = cases.inputs(recipe, SIZES)
+    info = info_of(text_of(recipe))
+    _, want = regress(recipe, **inputs, reports=names)
+    decoder, silent = Decoder(recipe, draft=draft), Decoder(recipe, draft=draft)
+    tokens = draft or 1
+    for t in range(0, SIZES.tokens, tokens):
+        part = slice_tokens(info, inputs, t, t + tokens)
+        if "pair_bias" in part:  # has a column for every pair
+            part["pair_bias"] = part["pair_bias"][..., : t + tokens]
+        y, found = decoder.step(**part, reports=names)
+        assert torch.equal(y, silent.step(**part))
+        for name, x in found.items():
+            torch.testing.assert_close(x, want[name][:, t : t + tokens], rtol=1e-9, atol=1e-9)

@@ -56,8 +56,8 @@ def _unknown(text: str, name: str) -> str:
     """What the recipe takes instead, and which of it is likely meant."""
     if name == "reports":
         return (
-            "[forward] reports must be absent here: regress(..., reports=...) has those of a whole call, "
-            "retrieve(recipe, decoder.state(), q, reports=...) those of the token behind it"
+            "[forward] reports must be absent here: regress(..., reports=...) and "
+            "Decoder.step(..., reports=...) have them"
         )
     taken = [keyword for keyword, _, _ in info_of(text).inputs]
     meant = f": did you mean {likely(name, taken)}?" if likely(name, taken) else ""

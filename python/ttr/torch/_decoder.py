@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence, overload
 
 import torch
 from torch import Tensor
@@ -138,14 +138,34 @@ class Decoder:
         assert self._memory is not None
         _library.decoder_start_(self.recipe, self._memory, self._record, state)
 
+    @overload
+    def step(
+        self, q: Tensor | None = ..., k: Tensor | None = ..., v: Tensor | None = ..., *,
+        reports: None = None, **inputs: Any,
+    ) -> Tensor: ...  # fmt: skip
+
+    @overload
+    def step(
+        self, q: Tensor | None = ..., k: Tensor | None = ..., v: Tensor | None = ..., *,
+        reports: Sequence[str], **inputs: Any,
+    ) -> tuple[Tensor, dict[str, Tensor]]: ...  # fmt: skip
+
     def step(
         self,
         q: Tensor | None = None,
         k: Tensor | None = None,
         v: Tensor | None = None,
+        *,
+        reports: Sequence[str] | None = None,
         **inputs: Any,
-    ) -> Tensor:
-        """Memorizes one token and answers its query: `regress` of T = 1; of any T with a draft."""
+    ) -> Any:
+        """Memorizes one token and answers its query: `regress` of T = 1; of any T with a draft. With `reports`,
+        names as in `regress`, the pair (y, reports by name), for which the state is copied."""
+        if reports is not None:
+            state = copy.deepcopy(self).state() or None
+            with torch.no_grad():
+                _, found = regress(self.recipe, q, k, v, state=state, reports=reports, **inputs)
+            return self.step(q, k, v, **inputs), found
         if self._draft == 0 and self._dtype in (None, torch.float32, torch.float64):
             return self._step(q, k, v, inputs)
         if self._info.keeps_drafts:
