@@ -131,7 +131,7 @@ enum class EntryRole : std::uint8_t {
   kParameters,  ///< of a network, which all sequences may share
   kMiniBatch,   ///< of the mini-batch so far, which means nothing without kPosition
   kMaximum,     ///< a running maximum: minus infinity where nothing has been memorized
-  kPairs,       ///< a row for every pair, as its token gave it; may be bfloat16
+  kPairs,       ///< a row for every pair, as its token gave it; may be bfloat16 or float16
   kPairWeight,  ///< a number for every pair, which later tokens change
   // Whole numbers from here on.
   kPairCount,  ///< how many rows hold pairs

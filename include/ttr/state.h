@@ -11,8 +11,8 @@
 namespace ttr {
 
 /// The tensors of StateSpecs(), by name: float32 or float64, counts int64; kept pairs (state.k,
-/// state.v) may be bfloat16, and are then rounded as they are written; the matrix of a memory that
-/// rank-one steps write may be bfloat16 or float16 (EntryRole::kWrittenMatrix). An entry that is
+/// state.v) may be bfloat16 or float16, and are then rounded as they are written; so may be the
+/// matrix of a memory that rank-one steps write (EntryRole::kWrittenMatrix). An entry that is
 /// missing means the recipe's start; so does a state without entries. What an entry holds is always
 /// true: nothing else is part of a memory. (Decoding with less traffic than that allows: Decoder.)
 ///

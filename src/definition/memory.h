@@ -80,10 +80,10 @@ struct Constants {
   Matrix a;           // Dv x Dk
   Matrix features_w;  // F x Dk
   Vector features_b;
-  Vector ln_weight, ln_bias;                // Dv
-  Vector row_bias;                          // mini_batch, zero if absent
-  bool narrow_k = false, narrow_v = false;  // pairs are kept as bfloat16
-  Choices* choices = nullptr;               // to note or to follow, if any
+  Vector ln_weight, ln_bias;                                 // Dv
+  Vector row_bias;                                           // mini_batch, zero if absent
+  DType kept_k = DType::kFloat64, kept_v = DType::kFloat64;  // of the pairs in the state
+  Choices* choices = nullptr;                                // to note or to follow, if any
 };
 
 /// One tensor of a memory's state: sizes and row-major values.

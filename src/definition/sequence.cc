@@ -108,8 +108,8 @@ class Reader {
       for (Eigen::Index j = 0; j < token.k.cols(); ++j) phi.col(j) = Phi(token.k.col(j), position_);
       token.k = phi;
     }
-    if (constants_.narrow_k) Round(token.k);
-    if (constants_.narrow_v) Round(token.v);
+    Round(constants_.kept_k, token.k);
+    Round(constants_.kept_v, token.v);
     if (constants_.value_dim > token.v.rows()) {
       token.v.conservativeResize(constants_.value_dim, Eigen::NoChange);
       token.v.bottomRows(1).setOnes();
@@ -121,14 +121,18 @@ class Reader {
                                std::int64_t head, const State& state, Choices* choices) {
     Constants constants = GatherConstants(recipe, dims, inputs, head);
     constants.choices = choices;
-    constants.narrow_k = state.Get("state.k").dtype() == DType::kBFloat16;
-    constants.narrow_v = state.Get("state.v").dtype() == DType::kBFloat16;
+    if (const TensorView k = state.Get("state.k"); k.defined()) constants.kept_k = k.dtype();
+    if (const TensorView v = state.Get("state.v"); v.defined()) constants.kept_v = v.dtype();
     return constants;
   }
 
-  /// Rounds x to what a state in bfloat16 holds.
-  static void Round(Matrix& x) {
-    for (double& number : x.reshaped()) number = ToFloat(ToBFloat16(number));
+  /// Rounds x to what a state of two bytes a number holds.
+  static void Round(DType dtype, Matrix& x) {
+    if (!IsNarrow(dtype)) return;
+    const bool half = dtype == DType::kFloat16;
+    for (double& number : x.reshaped()) {
+      number = half ? ToFloat(ToFloat16(number)) : ToFloat(ToBFloat16(number));
+    }
   }
 
   /// q as the memory reads it: corrected, phi, scaled (a similarity kernel scales inside).

@@ -83,9 +83,9 @@ void CheckStateGradient(std::string_view op, const Requirements& requirements, c
   const TensorView& view = entry.view;
   if (spec->counts()) return;  // a caller may hand it over with the rest; nobody reads it
   const DType dtype = view.dtype();
-  const bool of_pairs = spec->role == EntryRole::kPairs, narrow = dtype == DType::kBFloat16;
+  const bool of_pairs = spec->role == EntryRole::kPairs, narrow = IsNarrow(dtype);
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64 && !(of_pairs && narrow)) {
-    throw Error(op, name, of_pairs ? "float32, float64 or bfloat16" : "float32 or float64",
+    throw Error(op, name, of_pairs ? "float32, float64, bfloat16 or float16" : "float32 or float64",
                 Describe(view));
   }
   CheckAligned(op, name, view);

@@ -33,8 +33,8 @@ AxisSizes SizesOf(const Recipe& recipe, const Dims& dims) {
 std::string_view DTypesOf(const StateSpec& spec) {
   if (spec.counts()) return "int64";
   switch (spec.role) {
-    case EntryRole::kWrittenMatrix: return "float32, float64, bfloat16 or float16";
-    case EntryRole::kPairs: return "float32, float64 or bfloat16";
+    case EntryRole::kWrittenMatrix:
+    case EntryRole::kPairs: return "float32, float64, bfloat16 or float16";
     default: return "float32 or float64";
   }
 }
@@ -42,8 +42,7 @@ std::string_view DTypesOf(const StateSpec& spec) {
 bool MayBe(const StateSpec& spec, DType dtype) {
   if (spec.counts() || dtype == DType::kInt64) return spec.counts() && dtype == DType::kInt64;
   if (!IsNarrow(dtype)) return IsFloating(dtype);
-  return spec.role == EntryRole::kWrittenMatrix ||
-         (spec.role == EntryRole::kPairs && dtype == DType::kBFloat16);
+  return spec.role == EntryRole::kWrittenMatrix || spec.role == EntryRole::kPairs;
 }
 
 void CheckEntry(std::string_view op, const StateSpec& spec, const TensorView& view,

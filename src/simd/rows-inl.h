@@ -45,24 +45,6 @@ To Narrow(From x) {
   }
 }
 
-template <class T, class From>
-void ConvertFrom(const From* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(Widen(from[i]));
-}
-
-/// Elements begin .. begin + count of token t's row.
-template <class T>
-void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t count, T* to) {
-  const std::int64_t offset = t * rows.stride + begin;
-  switch (rows.dtype) {
-    case DType::kFloat32:
-      return ConvertFrom(static_cast<const float*>(rows.data) + offset, count, to);
-    case DType::kFloat64:
-      return ConvertFrom(static_cast<const double*>(rows.data) + offset, count, to);
-    default: return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
-  }
-}
-
 #if HWY_TARGET != HWY_SCALAR
 
 /// Narrow() of a vector, in the upper halves of its lanes.
@@ -128,6 +110,32 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const Float16* from) {
 #endif
 }
 
+template <class T, class From>
+void ConvertFrom(const From* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  std::int64_t i = 0;
+  if constexpr (std::is_same_v<From, Float16> && std::is_same_v<T, float>) {
+    const hn::ScalableTag<float> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + lanes <= count; i += lanes) hn::StoreU(LoadWide(d, from + i), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = static_cast<T>(Widen(from[i]));
+}
+
+/// Elements begin .. begin + count of token t's row.
+template <class T>
+void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t count, T* to) {
+  const std::int64_t offset = t * rows.stride + begin;
+  switch (rows.dtype) {
+    case DType::kFloat32:
+      return ConvertFrom(static_cast<const float*>(rows.data) + offset, count, to);
+    case DType::kFloat64:
+      return ConvertFrom(static_cast<const double*>(rows.data) + offset, count, to);
+    case DType::kFloat16:
+      return ConvertFrom(static_cast<const Float16*>(rows.data) + offset, count, to);
+    default: return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
+  }
+}
+
 /// Stores a vector as its numbers lie: as they are, or as bfloat16 or float16.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreNarrow(D d, hn::Vec<D> x, T* to) {
@@ -179,6 +187,7 @@ void StoreRow(const T* from, std::int64_t t, std::int64_t begin, std::int64_t co
   switch (rows.dtype) {
     case DType::kFloat32: return ConvertTo(from, count, static_cast<float*>(rows.data) + offset);
     case DType::kFloat64: return ConvertTo(from, count, static_cast<double*>(rows.data) + offset);
+    case DType::kFloat16: return ConvertTo(from, count, static_cast<Float16*>(rows.data) + offset);
     default: return ConvertTo(from, count, static_cast<BFloat16*>(rows.data) + offset);
   }
 }

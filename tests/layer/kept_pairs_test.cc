@@ -152,20 +152,23 @@ TEST_P(KeptPairs, GoFromOneStateIntoAnother) {
   EXPECT_EQ(start.Get("state.length").At({0, 0}), 4);
 }
 
-TEST_P(KeptPairs, InBFloat16AreRoundedAsTheyAreWritten) {
-  for (const char* recipe : {"softmax", "softmax{normalise_qk: true}"}) {
+TEST_P(KeptPairs, OfTwoBytesAreRoundedAsTheyAreWritten) {
+  for (const auto& [recipe, dtype] :
+       {std::pair("softmax", DType::kBFloat16), std::pair("softmax", DType::kFloat16),
+        std::pair("softmax{normalise_qk: true}", DType::kBFloat16),
+        std::pair("softmax{normalise_qk: true}", DType::kFloat16)}) {
     const Layer layer = Of(recipe);
     const Call call(layer.recipe(), OneSequence(70), DType::kFloat32, 6);
     // The call on pairs that are rounded already.
     const Call rounded(layer.recipe(), OneSequence(70), DType::kFloat32, 6);
     if (!layer.recipe().reading.normalise_qk) {
-      CopyInto(Tensor::Copy(call.inputs.k, DType::kBFloat16), rounded.inputs.k);
+      CopyInto(Tensor::Copy(call.inputs.k, dtype), rounded.inputs.k);
     }
-    CopyInto(Tensor::Copy(call.inputs.v, DType::kBFloat16), rounded.inputs.v);
+    CopyInto(Tensor::Copy(call.inputs.v, dtype), rounded.inputs.v);
     const test::Result expected = test::RunWhole(layer, rounded);
     const double distance = layer.recipe().reading.normalise_qk ? 1e-2 : 1e-5;
     for (const std::int64_t piece : {70, 9, 1}) {
-      BoundPairs bound(layer, call.dims, 70, DType::kBFloat16);
+      BoundPairs bound(layer, call.dims, 70, dtype);
       const Tensor y(DType::kFloat32, OutputShape(call.dims));
       for (std::int64_t t = 0; t < 70; t += piece) {
         const std::int64_t count = std::min<std::int64_t>(piece, 70 - t);
@@ -173,7 +176,7 @@ TEST_P(KeptPairs, InBFloat16AreRoundedAsTheyAreWritten) {
                       {.y = y.view().Slice(1, t, count)});
       }
       EXPECT_LT(LargestDifference(y, expected.y), distance) << recipe << " " << piece;
-      EXPECT_EQ(bound.state.Get("state.k").dtype(), DType::kBFloat16);
+      EXPECT_EQ(bound.state.Get("state.k").dtype(), dtype);
     }
   }
 }

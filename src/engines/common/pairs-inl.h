@@ -29,10 +29,15 @@ using linalg::Block;
 /// A number as a state of this dtype holds it.
 template <class T>
 void RoundTo(DType dtype, std::int64_t count, T* x) {
-  if (dtype == DType::kBFloat16) {
+  const auto round = [&](auto zero) {
     for (std::int64_t i = 0; i < count; ++i) {
-      x[i] = static_cast<T>(sn::Widen(sn::Narrow<BFloat16>(x[i])));
+      x[i] = static_cast<T>(sn::Widen(sn::Narrow<decltype(zero)>(x[i])));
     }
+  };
+  if (dtype == DType::kBFloat16) {
+    round(BFloat16());
+  } else if (dtype == DType::kFloat16) {
+    round(Float16());
   } else if (dtype == DType::kFloat32 && !std::is_same_v<T, float>) {
     for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(static_cast<float>(x[i]));
   }

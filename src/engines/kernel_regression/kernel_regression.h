@@ -18,14 +18,15 @@
 /// | importance       | [B, T, H]            | >= 0; absent: 1                                    |
 /// | log_importance   | [B, T, H]            | its logarithm                                      |
 /// | ridge, bandwidth | [H]                  | >= 0; absent: those of the options                 |
-/// | state_k, state_v | [N, S, H, D]         | float32, float64 or bfloat16; absent: none         |
+/// | state_k, state_v | [N, S, H, D]         | absent: none                                       |
 /// | state_log_weight | [N, S, H]            | where pairs have weights                           |
 /// | state_length     | [N, H]               | int64: pairs held, of S                            |
 /// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |
 /// | status           | [B, T, heads]        | int8, 1 where the prefix is singular (else as it is)
 /// |
 ///
-/// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
+/// float32, float64 or bfloat16 each, the state float16, too; any strides but a contiguous last
+/// axis. Hk and Hv divide H;
 /// Hq divides H or is a multiple of it. All arithmetic is done in float32, or in float64 where the
 /// state (without one, v) is that; a prefix whose factor has a pivot that may be rounding is solved
 /// in float64 and with least norm (minimum_norm-inl.h). NaN reaches the tokens that come after it.

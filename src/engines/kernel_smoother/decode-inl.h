@@ -296,7 +296,9 @@ void MergeAs(const ChunkTask& task, std::int64_t chunks) {
 template <class T>
 void ChunkAs(const ChunkTask& task) {
   if constexpr (std::is_same_v<T, float>) {
-    if (task.memories[0].state_k.dtype == DType::kBFloat16) return Chunk<T, BFloat16>(task).Run();
+    const DType dtype = task.memories[0].state_k.dtype;
+    if (dtype == DType::kBFloat16) return Chunk<T, BFloat16>(task).Run();
+    if (dtype == DType::kFloat16) return Chunk<T, Float16>(task).Run();
   }
   Chunk<T, T>(task).Run();
 }

@@ -14,14 +14,15 @@
 /// | importance       | [B, T, H]            | >= 0; absent: 1                                    |
 /// | log_importance   | [B, T, H]            | its logarithm                                      |
 /// | bandwidth        | [H]                  | >= 0; absent: that of the options                  |
-/// | state_k, state_v | [N, S, H, D]         | float32, float64 or bfloat16; absent: none         |
+/// | state_k, state_v | [N, S, H, D]         | absent: none                                       |
 /// | state_log_weight | [N, S, H]            | where pairs have weights                           |
 /// | state_length     | [N, H]               | int64: pairs held, of S                            |
 /// | y                | [B, T, heads, Dv]    | max(H, Hq) heads                                   |
 /// | status           | [B, T, heads]        | int8, 3 where no pair has weight (else as it is)   |
 /// | effective_pairs  | [B, T, heads]        | float64: (sum w s)^2 / sum (w s)^2; absent: none   |
 ///
-/// float32, float64 or bfloat16 each; any strides but a contiguous last axis. Hk and Hv divide H;
+/// float32, float64 or bfloat16 each, the state float16, too; any strides but a contiguous last
+/// axis. Hk and Hv divide H;
 /// Hq divides H or is a multiple of it. All arithmetic is done in float32, or in float64 where the
 /// state (without one, v) is that. NaN reaches the queries that see it and no other.
 ///
