@@ -244,14 +244,16 @@ PUBLISHED: Mapping[str, Design] = {
     ),
     # dt begins near 1: of 0.01, as published, what the memory answers begins as a hundredth of the skip beside it. With
     # such steps -A from 1 to Dk would forget within a token, so that A dt begins below 0.1. Without SiLU on keys
-    # and queries a model knows within 100 steps which values a text has, and after 400 not yet the key of each.
+    # and queries a model knows within 100 steps which values a text has, and after 400 not yet the key of each;
+    # without the norm that Mamba-2 has, induction begins to be learned after 200 of them.
     "mamba": Design(
         gates={
             "dt": partial(gates.TimeStep, dt=(0.3, 1.0)),
             "a": partial(gates.Rates, scale=0.003),
         },
-        conv_size=4, silu="qkv", skip=True, output_gate="silu", gate_bias=True,
-        source="arXiv 2312.00752; B and C have convolutions of their own, in place of that of x",
+        conv_size=4, silu="qkv", skip=True, output_norm="rms", output_gate="silu", gate_bias=True,
+        gate_first=True,
+        source="arXiv 2312.00752; B and C have convolutions of their own, in place of that of x; the norm of Mamba-2",
     ),
     # dt and A dt begin so for the same reasons: from the published A dt of 0.001 .. 1.6 two heads keep 16 tokens
     # only by luck (`_SLOW_DECAY`).
