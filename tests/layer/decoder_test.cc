@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/adapters/registry.h"
+#include "src/simd/caches.h"
 #include "tests/layer/decoder_calls.h"
 #include "tests/support/calls.h"
 #include "tests/support/engines.h"
@@ -355,8 +356,11 @@ TEST(DecodingElsewhere, ChangesNothing) {
   }
 }
 
-// Large states of few channels are streamed at best, and written at once.
+// Large states of few channels are streamed at best, and written at once: beyond 16 MB, whatever
+// caches this machine has.
 TEST(DecodingElsewhere, DefersWhereThatIsFaster) {
+  const simd::Caches caches;
+  simd::ForceCaches(&caches);
   const Layer layer(ParseRecipe("gated_deltanet"));
   Dims dims = SomeDims();
   dims.key_dim = dims.value_dim = 64;
@@ -365,6 +369,7 @@ TEST(DecodingElsewhere, DefersWhereThatIsFaster) {
   EXPECT_FALSE(Defers(layer, dims, DType::kFloat32));
   dims.key_dim = dims.value_dim = 128;
   EXPECT_TRUE(Defers(layer, dims, DType::kFloat32));
+  simd::ForceCaches(nullptr);
 }
 
 TEST(DecodingLeastSquares, TakesAnyThreadsAndBFloat16) {
