@@ -14,9 +14,9 @@ namespace ttr::test {
 namespace {
 
 // Two sequences of 7 tokens, two memories, as a file.
-TensorFile InputFile(const Recipe& recipe, DType dtype = DType::kFloat64) {
+TensorFile InputFile(const Recipe& recipe, DType dtype = DType::kFloat64, std::int64_t tokens = 7) {
   Dims dims = SmallDims(recipe);
-  dims.tokens = 7;
+  dims.tokens = tokens;
   TensorFile file;
   file.tensors = experiments::MakeRandomInputs(recipe, dims, dtype, 11).tensors;
   return file;
@@ -91,7 +91,7 @@ TEST(Apply, ConjugateGradientsSayHowManyTheyWere) {
 TEST(Apply, MultipliesInBFloat16IfAsked) {
   const TemporaryFolder folder;
   const Recipe recipe = ParseRecipe("gated_deltanet");
-  WriteSafetensors(folder / "in", InputFile(recipe, DType::kBFloat16));
+  WriteSafetensors(folder / "in", InputFile(recipe, DType::kBFloat16, 70));  // few are not rounded
   const TensorFile usual = Apply(folder, "gated_deltanet", {});
   const TensorFile asked = Apply(folder, "gated_deltanet", {"--bfloat16-products"});
   ExpectSame(usual, asked, 0x1p-6, "products in bfloat16");
