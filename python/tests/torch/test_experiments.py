@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import dataclasses
 import importlib
@@ -16,6 +17,7 @@ import pytest
 import torch
 from ttr.experiments import __main__, _chart, curvature, exact, local, steps
 from ttr.experiments._chart import Axis, Panel, Series, chart, describe
+from ttr.experiments._options import words
 from ttr.experiments._train import CHOICE, TEST
 from ttr.experiments.studies import command, report
 from ttr.experiments.studies.results import Results
@@ -318,6 +320,14 @@ def test_runs_that_are_there_are_not_made_again(
     xml.etree.ElementTree.parse(tmp_path / "exact.svg")
     with (tmp_path / "exact.csv").open() as file:
         assert {line["seeds"] for line in csv.DictReader(file)} == {"2"}
+
+
+def test_methods_are_chosen_by_their_names() -> None:
+    for study in STUDIES.values():
+        known = list(study.methods)
+        assert words(known)(",".join(known)) == known, study.name
+    with pytest.raises(argparse.ArgumentTypeError, match="'Gaussian' must be of .*Gaussian, degree 1"):
+        words(local.METHODS)("softmax, Gaussian, degree 7")
 
 
 def test_labels_of_a_loss_are_of_all_pairs() -> None:

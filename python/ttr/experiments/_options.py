@@ -36,14 +36,18 @@ def fill(options: argparse.Namespace, defaults: Mapping[str, Any]) -> argparse.N
 
 
 def words(known: Collection[str]) -> Any:
-    """Parses names of `known`, with commas between them."""
+    """Parses names of `known`, with commas between them; some have commas of their own."""
 
     def parse(text: str) -> list[str]:
-        names = [word.strip() for word in text.split(",")]
-        for name in names:
-            if name not in known:
-                meant = hint(name, known)
-                raise argparse.ArgumentTypeError(f"'{name}' must be of {', '.join(known)}{meant}")
+        parts, names = [part.strip() for part in text.split(",")], []
+        while parts:
+            joined = (", ".join(parts[:count]) for count in range(len(parts), 0, -1))
+            name = next((name for name in joined if name in known), None)
+            if name is None:
+                meant = hint(parts[0], known)
+                raise argparse.ArgumentTypeError(f"'{parts[0]}' must be of {', '.join(known)}{meant}")
+            names.append(name)
+            del parts[: name.count(",") + 1]
         return names
 
     return parse
