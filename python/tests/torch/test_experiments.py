@@ -361,12 +361,13 @@ def test_the_first_seed_chooses_the_rate(
     capsys.readouterr()
 
 
-def test_text_is_what_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "method"), [("exact", "RLS"), ("curvature", "NLMS")])
+def test_text_is_what_is_named(tmp_path: Path, name: str, method: str) -> None:
     path = tmp_path / "t.txt"
     path.write_bytes(b"All work and no play. " * 2000)
-    few = ["--tasks", "text", "--steps", "1", "--tests", "2", "--methods", "RLS", "--seeds", "1"]
-    assert __main__.main(words_for("exact", tmp_path, *few, "--text", str(path))) == 0
-    (made,) = (tmp_path / "exact").glob("*.json")
+    few = ["--tasks", "text", "--steps", "1", "--tests", "2", "--methods", method, "--seeds", "1"]
+    assert __main__.main(words_for(name, tmp_path, *few, "--text", str(path))) == 0
+    (made,) = (tmp_path / name).glob("*.json")
     assert "t.txt, 44000 bytes" in json.loads(made.read_text())["settings"]["sizes"]["text"]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from ._chart import Panel
 from ._figures import Claim
-from .studies import command
+from .studies import command, texts
 from .studies.report import panels_by_number
 from .studies.results import Results
 from .studies.study import Study
@@ -79,4 +79,4 @@ STUDY = Study(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.main(STUDY, arguments)
+    return command.main(STUDY, arguments, texts.with_text, texts.add)

@@ -101,7 +101,7 @@ SMOOTH = Curves(
     },
     whole={
         "inputs": 1, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 128, "length": 0.3,
-        "terms": 32, "steps": 1000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2, 1e-1],
+        "terms": 32, "steps": 1000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2],
     },
 )  # fmt: skip
 EDGE = Curves(
@@ -114,6 +114,6 @@ EDGE = Curves(
     },
     whole={
         "inputs": 2, "width": 16, "head_dim": 4, "hidden": 64, "tokens": 192, "length": 1.0,
-        "terms": 32, "steps": 1000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2, 1e-1],
+        "terms": 32, "steps": 1000, "batch": 32, "tests": 512, "rates": [1e-2, 3e-2],
     },
 )  # fmt: skip
