@@ -167,7 +167,7 @@ LONG_RECALL = Pairs(
     name="long recall",
     quick={**_QUICK, "pairs": 16, "vocabulary": 256, "batch": 32},
     whole={
-        **_WHOLE, "pairs": 64, "vocabulary": 8192, "batch": 32, "labels_drawn": 16, "steps": 1500,
+        **_WHOLE, "pairs": 64, "vocabulary": 8192, "batch": 32, "labels_drawn": 16,
         "rates": [3e-3, 1e-2],
     },
 )
