@@ -112,8 +112,14 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const Float16* from) {
 
 template <class T, class From>
 void ConvertFrom(const From* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(Widen(from[i]));
+}
+
+/// ConvertFrom() by vectors, apart: in line it would make LoadRow() slower for all other types.
+template <class T>
+HWY_NOINLINE void ConvertHalves(const Float16* from, std::int64_t count, T* to) {
   std::int64_t i = 0;
-  if constexpr (std::is_same_v<From, Float16> && std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<T, float>) {
     const hn::ScalableTag<float> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (; i + lanes <= count; i += lanes) hn::StoreU(LoadWide(d, from + i), d, to + i);
@@ -131,7 +137,7 @@ void LoadRow(const Rows& rows, std::int64_t t, std::int64_t begin, std::int64_t 
     case DType::kFloat64:
       return ConvertFrom(static_cast<const double*>(rows.data) + offset, count, to);
     case DType::kFloat16:
-      return ConvertFrom(static_cast<const Float16*>(rows.data) + offset, count, to);
+      return ConvertHalves(static_cast<const Float16*>(rows.data) + offset, count, to);
     default: return ConvertFrom(static_cast<const BFloat16*>(rows.data) + offset, count, to);
   }
 }
