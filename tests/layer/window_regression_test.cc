@@ -102,8 +102,8 @@ TEST_P(WindowRegression, HasGradientsInFloat32ThatAreThoseInFloat64) {
   test::ExpectGradientsInDouble(layer, test::TwoMemories(90, 19, 21), 1e-5);
 }
 
-// Of more pairs than channels, and of keys that follow one another, the matrix of the pairs is
-// worse conditioned than that of the channels, which least squares would solve.
+// The matrix of a window's pairs is worse conditioned than that of the channels, which least
+// squares would solve: pairs are more than channels here, and keys follow one another.
 TEST_P(WindowRegression, OfFloat32HasItsDigitsWhereKeysFollowEachOther) {
   if (layer.recipe().reading.normalise_qk) return;  // unit keys are rounded as the state has them
   Call call(layer.recipe(), test::TwoMemories(120, 4, 3), DType::kFloat32, 6, true);

@@ -57,7 +57,8 @@ class Results:
         sign = 1 if self.tasks[task].better == "greater" else -1
 
         def goodness(rate: float) -> float:
-            score = sign * float(rates[rate][0]["validation"][ALL])
+            first = min(rates[rate], key=lambda row: int(row["settings"]["seed"]))
+            score = sign * float(first["validation"][ALL])
             return score if math.isfinite(score) else -math.inf
 
         return max(rates, key=goodness)
